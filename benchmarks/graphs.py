@@ -3,6 +3,7 @@
     python -m benchmarks.graphs planted_4m          # 4 M nodes, 100 M entries, 256 columns
     python -m benchmarks.graphs planted --nodes 1M --degree 25 --width 64 --name small
     python -m benchmarks.graphs narrow --name planted_4m --x-dtype f16   # of arrays that are there
+    python -m benchmarks.graphs timed --name planted_4m          # edges with times and weights
     python -m benchmarks.graphs reorganized --name planted_4m --by heat      # planted_4m_heat.ng
     python -m benchmarks.graphs planted_16m | cnr_natural | cnr_random | cnr_kronecker | physics
 
@@ -35,6 +36,8 @@ Rows = Callable[[], Iterator[Array]]
 
 STANDARD_DEGREES = {"mean": 25, "median": 10, "p99": 232, "max": 16_000}
 DEGREE = 24.7
+# Times of edges are below this.
+TIMES = 1 << 20
 SPLIT = {"train": 0.10, "val": 0.05, "test": 0.05}
 
 
@@ -162,8 +165,10 @@ def write_store(
     path: Path,
     x_dtype: Any = "f32",
     reverse: bool = False,
+    timed: bool = False,
 ) -> dict[str, Any]:
-    """The store of the same graph, as any import writes it; `x_dtype` may be "sparse"."""
+    """The store of the same graph, as any import writes it; `x_dtype` may be "sparse". With
+    `timed` edges have random times below `TIMES` and weights."""
     from neargraph.importers import (
         EdgeChunk,
         EdgePlan,
@@ -187,7 +192,14 @@ def write_store(
             own = np.repeat(
                 np.arange(row, end, dtype=np.int64), np.diff(graph.indptr[row : end + 1])
             )
-            yield EdgeChunk(own, graph.indices[span].astype(np.int64))
+            sources = graph.indices[span].astype(np.int64)
+            if not timed:
+                yield EdgeChunk(own, sources)
+                continue
+            random = planted.generator(row, 6)
+            times = random.integers(0, TIMES, len(own))
+            weights = random.random(len(own), dtype=np.float32)
+            yield EdgeChunk(own, sources, times=times, weights=weights)
 
     tensors = [
         TensorPlan("x", "f32", (graph.width,), rows, nodes),
@@ -198,7 +210,7 @@ def write_store(
         path.stem,
         "benchmark",
         [NodePlan(num_nodes=nodes, tensors=tensors)],
-        [EdgePlan(chunks=edges, num_edges=entries)],
+        [EdgePlan(chunks=edges, num_edges=entries, has_time=timed, has_weight=timed)],
     )
     dense = x_dtype != "sparse"
     narrow = None if x_dtype in ("f32", "sparse") else x_dtype
@@ -216,6 +228,17 @@ def write_narrow(name: str, x_dtype: str, folder: Path) -> None:
     graph = Graph(arrays["indptr"], arrays["indices"], arrays["labels"], width, rows)
     say(f"importing {name}_{x_dtype}.ng")
     write_store(graph, arrays, rows, folder / f"{name}_{x_dtype}.ng", x_dtype)
+    say("done")
+
+
+def write_timed(name: str, folder: Path) -> None:
+    """A graph's store once more, whose edges have times and weights, as NAME_timed.ng."""
+    home = folder / name
+    arrays = {path.stem: np.load(path, mmap_mode="r") for path in home.glob("*.npy")}
+    rows, width = npy_rows(home / "feat.npy"), arrays["feat"].shape[1]
+    graph = Graph(arrays["indptr"], arrays["indices"], arrays["labels"], width, rows)
+    say(f"importing {name}_timed.ng")
+    write_store(graph, arrays, rows, folder / f"{name}_timed.ng", timed=True)
     say("done")
 
 
@@ -305,7 +328,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("graph", choices=["planted", "narrow", "reorganized", *NAMED])
+    parser.add_argument("graph", choices=["planted", "narrow", "reorganized", "timed", *NAMED])
     parser.add_argument("--nodes", type=count, default=4_000_000, help="of `planted`")
     parser.add_argument("--degree", type=float, default=DEGREE, help="of `planted`, mean")
     parser.add_argument("--width", type=int, default=256, help="of `planted`, f32 columns")
@@ -321,6 +344,9 @@ def main() -> None:
     say(f"seed {args.seed}")
     if args.graph == "narrow":
         write_narrow(args.name or "planted_4m", args.x_dtype, args.folder)
+        return
+    if args.graph == "timed":
+        write_timed(args.name or "planted_4m", args.folder)
         return
     if args.graph == "reorganized":
         fanouts = [int(fanout) for fanout in args.fanouts.split("-")]

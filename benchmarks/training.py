@@ -103,6 +103,44 @@ SYSTEMS = {
 }
 
 
+# Each sampler as users call it, and PyG's where it has one that torch-sparse serves.
+SAMPLERS = [
+    "neighbor",
+    "labor",
+    "weighted",
+    "disjoint",
+    "induced",
+    "bidirectional",
+    "temporal-uniform",
+    "temporal-last",
+    "link-binary",
+    "link-triplet",
+    "shadow",
+    "saint-node",
+    "saint-edge",
+    "saint-walk",
+    "cluster",
+    "random-node",
+    "pinsage",
+]
+PEERS = [
+    "neighbor",
+    "induced",
+    "link-binary",
+    "link-triplet",
+    "shadow",
+    "saint-node",
+    "saint-edge",
+    "saint-walk",
+    "random-node",
+]
+for _name in SAMPLERS:
+    SYSTEMS[_name] = Entry("loaders", f"ours, {_name}", {"loader": _name, **TUNED})
+for _name in PEERS:
+    _options = {"loader": _name, **TUNED}
+    SYSTEMS[f"pyg-{_name}"] = Entry("pyg_loaders", f"PyG, {_name}", _options, "pyg", capped=False)
+
+
 def size(text: str) -> int | None:
     """Bytes of "2GB" or "256MB"; None of "none"."""
     if text == "none":
@@ -132,6 +170,11 @@ def entry(name: str) -> Entry:
     typed = {key: int(value) if value.isdigit() else value for key, value in options.items()}
     found = SYSTEMS[base]
     return dataclasses.replace(found, options={**found.options, **typed})
+
+
+def needs_torch(mode: str, of: Entry) -> bool:
+    """Whether a run holds torch beside the store."""
+    return mode != "gather" or of.module == "loaders"
 
 
 def systems_of(text: str) -> list[str]:
@@ -196,7 +239,7 @@ class Bench:
         """One run of one system."""
         of = entry(name)
         limit = self.args.cap if of.capped else None
-        if limit is not None and self.args.mode != "gather":
+        if limit is not None and needs_torch(self.args.mode, of):
             limit += self.alone.get("peak_anon_bytes", 0)
         spec = self.spec(of)
         spec.seed += seed
@@ -301,7 +344,7 @@ class Bench:
 
     def run_rounds(self) -> None:
         """All rounds, on the disk as it is now."""
-        if self.args.mode != "gather":
+        if any(needs_torch(self.args.mode, entry(name)) for name in self.args.systems):
             self.measure_alone()
         names = self.args.systems
         for number in range(self.args.runs):
@@ -374,7 +417,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--list", action="store_true", help="print the systems and stop")
     args = parser.parse_args(arguments)
     if args.systems is None:
-        args.systems = list(SYSTEMS)
+        args.systems = [name for name in SYSTEMS if "loader" not in SYSTEMS[name].options]
     return args
 
 

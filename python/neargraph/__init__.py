@@ -24,9 +24,21 @@ if TYPE_CHECKING:
     from neargraph.engine import Engine
     from neargraph.layerwise import Inference, infer
     from neargraph.loader.cluster import ClusterLoader
+    from neargraph.loader.graph import GraphLoader
+    from neargraph.loader.hgt import HGTLoader
+    from neargraph.loader.link import LinkNeighborLoader
     from neargraph.loader.minibatch import MiniBatch
     from neargraph.loader.neighbor import NeighborLoader
+    from neargraph.loader.pinsage import PinSAGELoader
+    from neargraph.loader.random_node import RandomNodeLoader
+    from neargraph.loader.saint import (
+        GraphSAINTEdgeSampler,
+        GraphSAINTNodeSampler,
+        GraphSAINTRandomWalkSampler,
+    )
     from neargraph.loader.sampler import NeighborSampler
+    from neargraph.loader.shadow import ShaDowKHopSampler
+    from neargraph.loader.walks import RandomWalkSampler
     from neargraph.nearest import topk
     from neargraph.plugins import Devices
     from neargraph.quantisation import quantise
@@ -47,10 +59,20 @@ _LAZY = {
     "Devices": "neargraph.plugins",
     "Dfg": "neargraph.dfg",
     "Engine": "neargraph.engine",
+    "GraphLoader": "neargraph.loader.graph",
+    "GraphSAINTEdgeSampler": "neargraph.loader.saint",
+    "GraphSAINTNodeSampler": "neargraph.loader.saint",
+    "GraphSAINTRandomWalkSampler": "neargraph.loader.saint",
+    "HGTLoader": "neargraph.loader.hgt",
     "Inference": "neargraph.layerwise",
+    "LinkNeighborLoader": "neargraph.loader.link",
     "MiniBatch": "neargraph.loader.minibatch",
     "NeighborLoader": "neargraph.loader.neighbor",
     "NeighborSampler": "neargraph.loader.sampler",
+    "PinSAGELoader": "neargraph.loader.pinsage",
+    "RandomNodeLoader": "neargraph.loader.random_node",
+    "RandomWalkSampler": "neargraph.loader.walks",
+    "ShaDowKHopSampler": "neargraph.loader.shadow",
     "Snapshot": "neargraph.snapshot",
     "SparseRows": "neargraph.dtypes",
     "Store": "neargraph.store",
@@ -79,10 +101,20 @@ __all__ = [
     "Devices",
     "Dfg",
     "Engine",
+    "GraphLoader",
+    "GraphSAINTEdgeSampler",
+    "GraphSAINTNodeSampler",
+    "GraphSAINTRandomWalkSampler",
+    "HGTLoader",
     "Inference",
+    "LinkNeighborLoader",
     "MiniBatch",
     "NeighborLoader",
     "NeighborSampler",
+    "PinSAGELoader",
+    "RandomNodeLoader",
+    "RandomWalkSampler",
+    "ShaDowKHopSampler",
     "Snapshot",
     "SparseRows",
     "Store",

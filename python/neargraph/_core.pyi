@@ -129,6 +129,62 @@ class Method:
     def induced() -> Method:
         """All edges between the seeds, in one hop of fanout -1."""
 
+class Shape:
+    """What a batch has beside the nodes that its hops reach.
+
+    `times` is ``"uniform"`` or ``"last"``; the times are those of edges, or of the node tensors
+    that `node_times` names by node type. `both_ways` names by edge type the one that holds its
+    edges in the other direction, `induced` marks the edge types of which all edges between the
+    nodes are wanted.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        *,
+        disjoint: bool = False,
+        times: str | None = None,
+        node_times: list[str | None] | None = None,
+        both_ways: list[int | None] | None = None,
+        induced: list[bool] | None = None,
+        spread: Spread | None = None,
+    ) -> None: ...
+
+class Spread:
+    """How batches grow from their seeds otherwise than by hops. A path is edge types; a step leads
+    from a node to a source of its list."""
+
+    @staticmethod
+    def walks(path: list[int], length: int, bias: tuple[float, float] | None) -> Spread: ...
+    @staticmethod
+    def visits(
+        path: list[int], walks: int, length: int, restart: float, neighbors: list[int]
+    ) -> Spread: ...
+    @staticmethod
+    def budgets(nodes: list[list[int]], edge_types: list[bool]) -> Spread: ...
+
+class Roots:
+    """Nodes that are drawn for each batch: ``"nodes"`` with equal chances, ``"degrees"`` by the
+    edges that come from them, ``"edges"`` as ends of edges."""
+
+    def __init__(self, snapshot: Snapshot, how: str, count: int, edge_type: int) -> None: ...
+
+class Links:
+    """The links that batches are made around: their edge type, and (mode, amount) of negative ones.
+
+    With `by_number` they are given as the numbers of edges, counted list by list.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        edge_type: int,
+        negatives: tuple[str, float] | None,
+        by_number: bool,
+    ) -> None: ...
+    @property
+    def num_edges(self) -> int | None: ...
+
 class Sampler:
     def __init__(
         self,
@@ -137,9 +193,24 @@ class Sampler:
         method: Method,
         seed: int,
         columns: list[tuple[Kind, int, str, str | None]],
+        shape: Shape | None = None,
+        links: Links | None = None,
+        roots: Roots | None = None,
     ) -> None: ...
     def sample(self, seeds: list[tuple[int, Ids]], stream: int) -> MiniBatch: ...
+    def make(self, inputs: Inputs, stream: int) -> MiniBatch:
+        """One batch of all of `inputs`."""
     def trace(self, seeds: Ids, ends: list[int], streams: list[int]) -> Trace: ...
+    def walk(
+        self,
+        path: list[int],
+        length: int,
+        bias: tuple[float, float] | None,
+        starts: Ids,
+        stream: int,
+    ) -> Ids:
+        """Walks from `starts`, one after the other, each of length + 1 nodes; -1 after its end."""
+
     def with_direct(self, directory: str, name: str) -> Sampler: ...
     def stages(self) -> list[tuple[str, float]]: ...
     def waits(self) -> list[tuple[str, float]]: ...
@@ -168,6 +239,13 @@ class MiniBatch:
     def edge_ids(self, edge_type: int) -> Ids | None: ...
     def times(self, edge_type: int) -> Ids | None: ...
     def weights(self, edge_type: int) -> NDArray[np.float32] | None: ...
+    def subgraphs(self, node_type: int) -> Ids | None: ...
+    @property
+    def targets(self) -> Ids: ...
+    @property
+    def seed_times(self) -> Ids | None: ...
+    @property
+    def visits(self) -> tuple[Ids, NDArray[np.float32]] | None: ...
     def num_sampled_nodes(self, node_type: int) -> list[int]: ...
     def num_sampled_edges(self, edge_type: int) -> list[int]: ...
     def tensor(self, kind: Kind, type_id: int, name: str) -> Any: ...
@@ -222,7 +300,27 @@ class SeedPlan:
 class Inputs:
     """The seeds of a loader: `ids`, or all nodes of the type but the `deleted` ones."""
 
-    def __init__(self, node_type: int, ids: Ids | None, deleted: Ids | None) -> None: ...
+    def __init__(
+        self,
+        node_type: int,
+        ids: Ids | None,
+        deleted: Ids | None,
+        times: NDArray[np.int64] | None = None,
+    ) -> None: ...
+    @staticmethod
+    def links(
+        ends: tuple[Ids, Ids] | None = None, times: NDArray[np.int64] | None = None
+    ) -> Inputs:
+        """Links from sources to destinations, or all edges by their numbers."""
+    @staticmethod
+    def edges(numbers: Ids, times: NDArray[np.int64] | None = None) -> Inputs:
+        """Edges with these numbers."""
+    @staticmethod
+    def groups(node_type: int, ends: Ids, nodes: Ids | None = None) -> Inputs:
+        """Places stand for groups of nodes: between two of `ends`, among `nodes` or by number."""
+    @staticmethod
+    def drawn() -> Inputs:
+        """Nodes that the sampler draws for each place anew."""
     @staticmethod
     def clusters(snapshot: Snapshot, node_type: int, count: int) -> Inputs:
         """Places stand for the live nodes in `count` ranges of rows, as they lie on disk."""

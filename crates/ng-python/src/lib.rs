@@ -25,6 +25,7 @@ mod progress;
 mod reorganize;
 mod sampler;
 mod server;
+mod shape;
 mod sim;
 mod snapshot;
 mod store;
@@ -39,6 +40,10 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<snapshot::Snapshot>()?;
     module.add_class::<update::WriteBatch>()?;
     module.add_class::<method::Method>()?;
+    module.add_class::<shape::Shape>()?;
+    module.add_class::<shape::Spread>()?;
+    module.add_class::<shape::Roots>()?;
+    module.add_class::<shape::Links>()?;
     module.add_class::<sampler::Sampler>()?;
     module.add_class::<sampler::MiniBatch>()?;
     module.add_class::<loader::SeedPlan>()?;

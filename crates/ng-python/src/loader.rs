@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use ng_sample::{Chosen, EpochKey, ReplayMemory, Settings};
 use ng_types::NodeTypeId;
+use numpy::PyReadonlyArray1;
 use pyo3::exceptions::{PyStopIteration, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{IntoPyDict, PyDict};
@@ -138,20 +139,68 @@ fn count(name: &str, value: i64) -> PyResult<u64> {
 /// The seeds of a loader by place; see `_core.pyi`.
 #[pyclass(frozen, module = "neargraph._core")]
 pub struct Inputs {
-    inner: Arc<ng_sample::Inputs>,
+    pub inner: Arc<ng_sample::Inputs>,
 }
 
 #[pymethods]
 impl Inputs {
     /// `ids`, or all nodes but the `deleted` ones.
     #[new]
-    fn new(node_type: u16, ids: Option<Ids>, deleted: Option<Ids>) -> Self {
+    #[pyo3(signature = (node_type, ids, deleted, times=None))]
+    fn new(
+        node_type: u16,
+        ids: Option<Ids>,
+        deleted: Option<Ids>,
+        times: Option<PyReadonlyArray1<'_, i64>>,
+    ) -> Self {
         let node_type = NodeTypeId(node_type);
         let inner = match ids {
             Some(ids) => ng_sample::Inputs::listed(node_type, ids.0),
             None => ng_sample::Inputs::live(node_type, &deleted.map_or(Vec::new(), |ids| ids.0)),
         };
-        Self { inner: Arc::new(inner) }
+        Self { inner: Arc::new(inner.with_times(owned_times(times))) }
+    }
+
+    /// Links between `ends`, or all edges by number.
+    #[staticmethod]
+    #[pyo3(signature = (ends=None, times=None))]
+    fn links(ends: Option<(Ids, Ids)>, times: Option<PyReadonlyArray1<'_, i64>>) -> PyResult<Self> {
+        let inner = match ends {
+            Some((sources, destinations)) if sources.0.len() == destinations.0.len() => {
+                ng_sample::Inputs::links(sources.0, destinations.0)
+            }
+            Some(_) => return Err(PyValueError::new_err("a link has two ends")),
+            None => ng_sample::Inputs::edges(None),
+        };
+        Ok(Self { inner: Arc::new(inner.with_times(owned_times(times))) })
+    }
+
+    /// Edges with these numbers.
+    #[staticmethod]
+    #[pyo3(signature = (numbers, times=None))]
+    fn edges(numbers: Ids, times: Option<PyReadonlyArray1<'_, i64>>) -> Self {
+        let inner = ng_sample::Inputs::edges(Some(numbers.0));
+        Self { inner: Arc::new(inner.with_times(owned_times(times))) }
+    }
+
+    /// Groups of nodes, each between two of `ends`, among `nodes` or by number.
+    #[staticmethod]
+    #[pyo3(signature = (node_type, ends, nodes=None))]
+    fn groups(node_type: u16, ends: Ids, nodes: Option<Ids>) -> PyResult<Self> {
+        let last = ends.0.last().copied().unwrap_or(0);
+        let counts = nodes.as_ref().is_none_or(|nodes| nodes.0.len() as u64 == last);
+        if !ends.0.is_sorted() || ends.0.first() != Some(&0) || !counts {
+            return Err(PyValueError::new_err("groups of nodes follow each other from 0 on"));
+        }
+        let nodes = nodes.map(|nodes| nodes.0);
+        let inner = ng_sample::Inputs::groups(NodeTypeId(node_type), ends.0, nodes);
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// Nodes that the sampler draws for each place anew.
+    #[staticmethod]
+    fn drawn() -> Self {
+        Self { inner: Arc::new(ng_sample::Inputs::drawn()) }
     }
 
     #[staticmethod]
@@ -164,6 +213,10 @@ impl Inputs {
     fn nodes(&self, py: Python<'_>, places: Ids) -> Ids {
         Ids(py.detach(|| self.inner.nodes(places.0)))
     }
+}
+
+fn owned_times(times: Option<PyReadonlyArray1<'_, i64>>) -> Vec<i64> {
+    times.map_or(Vec::new(), |times| times.as_array().iter().copied().collect())
 }
 
 /// Compiled epochs that fit a loader; see `_core.pyi`.

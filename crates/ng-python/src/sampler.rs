@@ -3,16 +3,18 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use ng_sample::{Column, ColumnSpec, Fanouts, SampleSpec, SparseIndex};
+use ng_sample::{Column, ColumnSpec, CompactEdges, Fanouts, SampleSpec, SparseIndex, Walks};
 use ng_store::{DirectFile, Owner, TensorRef};
 use ng_types::{Dtype, EdgeTypeId, NodeTypeId, Reservation};
-use numpy::Element;
+use numpy::{Element, PyArray1};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::arrays::{self, Ids};
 use crate::errors::{self, detached};
+use crate::loader::Inputs;
 use crate::method::Method;
+use crate::shape::{Links, Roots, Shape};
 use crate::snapshot::{self, Snapshot};
 
 /// Samples mini-batches; see `_core.pyi`.
@@ -24,12 +26,17 @@ pub struct Sampler {
 #[pymethods]
 impl Sampler {
     #[new]
+    #[pyo3(signature = (snapshot, fanouts, method, seed, columns, shape=None, links=None, roots=None))]
+    #[allow(clippy::too_many_arguments)]
     fn new(
         snapshot: &Snapshot,
         fanouts: Vec<Vec<i64>>,
         method: &Method,
         seed: u64,
         columns: Vec<(String, u16, String, Option<String>)>,
+        shape: Option<&Shape>,
+        links: Option<&Links>,
+        roots: Option<&Roots>,
     ) -> PyResult<Self> {
         let snapshot = Arc::clone(&snapshot.inner);
         let columns = columns
@@ -42,7 +49,12 @@ impl Sampler {
             })
             .collect::<PyResult<Vec<_>>>()?;
         let fanouts = Fanouts::new(fanouts).map_err(errors::raised)?;
-        let spec = SampleSpec { fanouts, method: method.inner, seed };
+        let spec = SampleSpec {
+            shape: shape.map(|shape| shape.inner.clone()).unwrap_or_default(),
+            links: links.map(|links| links.inner.clone()),
+            roots: roots.map(|roots| roots.inner.clone()),
+            ..SampleSpec::new(fanouts, method.inner, seed)
+        };
         let inner = ng_sample::Sampler::with_columns(snapshot, spec, &columns);
         Ok(Self { inner: inner.map_err(errors::raised)? })
     }
@@ -69,6 +81,29 @@ impl Sampler {
         let lent: Vec<_> = seeds.iter().map(|(t, ids)| (NodeTypeId(*t), &*ids.0)).collect();
         let batch = detached(py, || self.inner.sample(&lent, stream))?;
         MiniBatch::new(py, batch, self.inner.snapshot())
+    }
+
+    /// The batch of all seeds of `inputs`.
+    fn make(&self, py: Python<'_>, inputs: &Inputs, stream: u64) -> PyResult<MiniBatch> {
+        let batch = detached(py, || self.inner.make(&inputs.inner.whole(stream)))?;
+        MiniBatch::new(py, batch, self.inner.snapshot())
+    }
+
+    /// Walks from `starts`, one after the other; -1 after the end of one.
+    fn walk<'py>(
+        &self,
+        py: Python<'py>,
+        path: Vec<u16>,
+        length: u32,
+        bias: Option<(f64, f64)>,
+        starts: Ids,
+        stream: u64,
+    ) -> PyResult<Bound<'py, PyArray1<i64>>> {
+        let path = path.into_iter().map(EdgeTypeId).collect();
+        let walks = Walks { path, length, bias };
+        let found = detached(py, || self.inner.walk(&walks, &starts.0, stream))?;
+        let id = |node: Option<u64>| node.map_or(-1, |node| node as i64);
+        arrays::owned(py, found.nodes.into_iter().map(id).collect(), None)
     }
 
     /// The same sampler over a file of the direct layout.
@@ -104,6 +139,12 @@ pub struct MiniBatch {
     nodes: Vec<Nodes>,
     edges: Vec<Edges>,
     columns: Vec<(TensorRef, Py<PyAny>)>,
+    /// By node type; empty where all seeds share one subgraph.
+    subgraphs: Vec<Py<PyAny>>,
+    targets: Py<PyAny>,
+    seed_times: Option<Py<PyAny>>,
+    /// Ends and shares of visits; none where no walks were made.
+    visits: Option<(Py<PyAny>, Py<PyAny>)>,
     snapshot: Arc<ng_store::Snapshot>,
 }
 
@@ -127,7 +168,7 @@ impl MiniBatch {
         snapshot: &Arc<ng_store::Snapshot>,
     ) -> PyResult<Self> {
         let (num_seeds, nbytes) = (batch.num_seeds(), batch.num_bytes());
-        let (node_blocks, edge_blocks, column_blocks, held) = batch.into_parts();
+        let (node_blocks, edge_blocks, column_blocks, extras, held) = batch.into_parts();
         let mut held = held.into_iter().map(|held| held.map(Arc::new));
         let topology = held.next().flatten();
         let nodes = node_blocks
@@ -149,7 +190,27 @@ impl MiniBatch {
                 Ok((column.tensor, column_array(py, column, held, snapshot)?.unbind()))
             })
             .collect::<PyResult<_>>()?;
-        Ok(Self { num_seeds, nbytes, nodes, edges, columns, snapshot: Arc::clone(snapshot) })
+        let wide = |numbers: Vec<u32>| -> PyResult<Py<PyAny>> {
+            let numbers = numbers.into_iter().map(i64::from).collect();
+            Ok(arrays::owned(py, numbers, topology.clone())?.into_any().unbind())
+        };
+        let subgraphs = extras.subgraphs.into_iter().map(wide).collect::<PyResult<_>>()?;
+        let targets = wide(extras.targets)?;
+        let seed_times = column(py, !extras.times.is_empty(), extras.times, &topology)?;
+        let visits = visits(py, extras.visits, &topology)?;
+        let snapshot = Arc::clone(snapshot);
+        Ok(Self {
+            num_seeds,
+            nbytes,
+            nodes,
+            edges,
+            columns,
+            subgraphs,
+            targets,
+            seed_times,
+            visits,
+            snapshot,
+        })
     }
 
     fn node(&self, node_type: usize) -> PyResult<&Nodes> {
@@ -213,6 +274,29 @@ impl MiniBatch {
         Ok(self.edge(et)?.weights.as_ref())
     }
 
+    /// The subgraph of each node; None where all seeds share one.
+    fn subgraphs(&self, nt: usize) -> Option<&Py<PyAny>> {
+        self.subgraphs.get(nt)
+    }
+
+    /// Local numbers of what the seeds were given as.
+    #[getter]
+    fn targets(&self) -> &Py<PyAny> {
+        &self.targets
+    }
+
+    /// The times of the seeds; None unless sampling looks at times.
+    #[getter]
+    fn seed_times(&self) -> Option<&Py<PyAny>> {
+        self.seed_times.as_ref()
+    }
+
+    /// Local ids of both ends of each visit, and its share; None where no walks were made.
+    #[getter]
+    fn visits(&self, py: Python<'_>) -> Option<(Py<PyAny>, Py<PyAny>)> {
+        self.visits.as_ref().map(|(ends, shares)| (ends.clone_ref(py), shares.clone_ref(py)))
+    }
+
     fn num_sampled_nodes(&self, nt: usize) -> PyResult<Vec<usize>> {
         Ok(self.node(nt)?.per_hop.clone())
     }
@@ -229,6 +313,20 @@ impl MiniBatch {
             errors::named("NameNotFound", message)
         })
     }
+}
+
+/// Visits as `[2, e]` and `[e]`; none where no node was asked for any.
+fn visits(
+    py: Python<'_>,
+    visits: CompactEdges,
+    held: &Option<Arc<Reservation>>,
+) -> PyResult<Option<(Py<PyAny>, Py<PyAny>)>> {
+    if visits.counts.is_empty() {
+        return Ok(None);
+    }
+    let (rows, cols) = visits.ends();
+    let ends = arrays::stacked(py, rows, cols, held.clone())?.unbind();
+    Ok(Some((ends, arrays::owned(py, visits.weights, held.clone())?.into_any().unbind())))
 }
 
 /// Rows as `[n, *shape]`, or without their zeros as (indptr, columns, values).

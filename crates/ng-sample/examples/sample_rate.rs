@@ -203,7 +203,7 @@ fn compare_weighted(dir: &Path, nodes: u64, batches: &[Vec<u64>]) -> Result<(), 
         ("weighted, replacement", Method::Weighted { replace: true }),
     ];
     let sampler = |method| -> Result<Sampler, Failure> {
-        let spec = SampleSpec { fanouts: Fanouts::uniform(&FANOUTS, 1)?, method, seed: 7 };
+        let spec = SampleSpec::new(Fanouts::uniform(&FANOUTS, 1)?, method, 7);
         Ok(Sampler::new(store.snapshot(), spec, Vec::new())?.without_held_topologies())
     };
     let paged = methods.map(|(name, method)| Ok((name, sampler(method)?)));

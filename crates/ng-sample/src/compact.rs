@@ -36,6 +36,12 @@ pub struct CompactEdges {
 }
 
 impl CompactEdges {
+    /// Local numbers of the sources and of the destinations, as PyG has them.
+    pub fn ends(&self) -> (Vec<i64>, Vec<i64>) {
+        let rows = self.rows.iter().map(|row| i64::from(*row)).collect();
+        (rows, destinations(&self.counts, self.rows.len()))
+    }
+
     /// Leaves out all edges but those that `kept` says, by place; `counts` and `per_hop` are the
     /// caller's.
     pub fn keep(&mut self, kept: &[bool]) {
@@ -53,6 +59,30 @@ impl CompactEdges {
     }
 }
 
+/// What a sample has beside its nodes and edges.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Extras {
+    /// By node type, the subgraph that each node is of; empty where all seeds share one.
+    pub subgraphs: Vec<Vec<u32>>,
+    /// Local numbers of what the seeds were given as: the sources of links and then their
+    /// destinations, or the destinations that are none; empty where seeds are nodes.
+    pub targets: Vec<u32>,
+    /// The time of each subgraph; empty unless sampling looks at times.
+    pub times: Vec<i64>,
+    /// Edges that are no edges of the store: from a node that was visited to where walks began,
+    /// with the share of the visits as its weight.
+    pub visits: CompactEdges,
+}
+
+impl Extras {
+    /// Bytes of all arrays.
+    pub fn num_bytes(&self) -> u64 {
+        let narrow = self.subgraphs.iter().map(Vec::len).sum::<usize>() + self.targets.len();
+        let visits = self.visits.rows.len() * 2 + self.visits.counts.len();
+        ((narrow + visits) * 4 + self.times.len() * 8) as u64
+    }
+}
+
 /// A sampled subgraph without features; [`crate::Sampler::sample_compact`] makes it.
 #[derive(Debug)]
 pub struct CompactSample {
@@ -60,6 +90,8 @@ pub struct CompactSample {
     pub nodes: Vec<CompactNodes>,
     /// By edge type id.
     pub edges: Vec<CompactEdges>,
+    /// What it has beside them.
+    pub extras: Extras,
     /// Memory held from the store's budget until the sample is dropped.
     pub(crate) _held: Reservation,
 }
@@ -72,7 +104,7 @@ impl CompactSample {
             let narrow = edges.rows.len() + edges.counts.len() + edges.weights.len();
             (narrow * 4 + edges.times.len() * 8) as u64 + edges.edge_ids.num_bytes()
         });
-        nodes + edges.sum::<u64>()
+        nodes + edges.sum::<u64>() + self.extras.num_bytes()
     }
 
     /// The ids of the nodes of a type by local number: the rows that a batch reads.
@@ -95,7 +127,8 @@ impl CompactSample {
             let wide = 2 * edges.rows.len() + edges.edge_ids.len() + edges.times.len();
             wide * 8 + edges.weights.len() * 4
         });
-        (nodes * 8 + edges.sum::<usize>()) as u64
+        // Numbers of extras are as wide as local numbers of PyG.
+        (nodes * 8 + edges.sum::<usize>()) as u64 + 2 * self.extras.num_bytes()
     }
 
     /// Rows of the longest column.
@@ -113,16 +146,19 @@ impl CompactSample {
         let held = std::iter::once(Some(held)).chain(of_columns).collect();
         let nodes = self.nodes.into_iter();
         let nodes = nodes.map(|n| NodeBlock { ids: n.ids.widened(), per_hop: n.per_hop }).collect();
-        let edges = self.edges.into_iter().map(|edges| EdgeBlock {
-            rows: edges.rows.iter().map(|row| i64::from(*row)).collect(),
-            cols: destinations(&edges.counts, edges.rows.len()),
-            edge_ids: edges.edge_ids.widened(),
-            times: edges.times,
-            weights: edges.weights,
-            per_hop: edges.per_hop,
+        let edges = self.edges.into_iter().map(|edges| {
+            let (rows, cols) = edges.ends();
+            EdgeBlock {
+                rows,
+                cols,
+                edge_ids: edges.edge_ids.widened(),
+                times: edges.times,
+                weights: edges.weights,
+                per_hop: edges.per_hop,
+            }
         });
         let edges = edges.collect();
-        MiniBatch { nodes, edges, columns, held }
+        MiniBatch { nodes, edges, columns, extras: self.extras, held }
     }
 }
 

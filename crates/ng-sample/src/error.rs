@@ -29,6 +29,28 @@ pub enum SampleError {
         /// The weight.
         weight: f32,
     },
+    /// No pair without an edge was found.
+    #[error(
+        "no negative link was found: the last of {tries} tries was a pair with node {node}, and \
+         edges {relation:?} join nearly all nodes; ask for fewer or no negative links"
+    )]
+    NoNegative {
+        /// Name of the edge type's relation.
+        relation: String,
+        /// Where the last one came from.
+        node: NodeId,
+        /// Pairs that were drawn.
+        tries: u32,
+    },
+    /// Out-edges are asked for that the store does not keep.
+    #[error(
+        "edges {relation:?} are drawn by in-degree and out-degree, and the store keeps them by \
+         destination alone"
+    )]
+    NoReverse {
+        /// Name of the edge type's relation.
+        relation: String,
+    },
     /// Tensors of edges cannot be gathered without edge ids.
     #[error("edge type {edge_type} keeps no edge ids, so its tensors cannot be gathered")]
     NoEdgeIds {
@@ -118,7 +140,8 @@ pub enum SampleError {
 }
 
 explain! { SampleError {
-    Spec | Weight => UnsupportedArgument,
+    Spec | Weight | NoNegative => UnsupportedArgument,
+    NoReverse => UnsupportedArgument [KeepReverse],
     NoEdgeIds => UnsupportedArgument [KeepEdgeIds],
     TooManyRows => UnsupportedArgument [ReadOnDemand],
     Budget { minimum_bytes } => BudgetTooSmall [RaiseMemory(*minimum_bytes), DropBatches],

@@ -15,9 +15,12 @@ mod compact;
 mod compiled;
 mod direct;
 mod draw;
+mod edge_sets;
 mod error;
 mod hops;
 mod ids;
+mod job;
+mod links;
 mod loader;
 mod lookahead;
 mod mini_batch;
@@ -27,14 +30,18 @@ mod older;
 mod pipeline;
 mod record;
 mod reorganize;
+mod roots;
 mod sampler;
 mod seeds;
+mod shape;
+mod shaped;
 mod spec;
+mod spread;
 mod trace;
 
 pub use buffer::Buffer;
 pub use columns::ColumnSpec;
-pub use compact::{CompactEdges, CompactNodes, CompactSample};
+pub use compact::{CompactEdges, CompactNodes, CompactSample, Extras};
 pub use compiled::{
     CompiledError, EpochFile, EpochId, EpochKey, EpochWriter, HotSet, Measured, ReplayMemory,
     Survey,
@@ -44,6 +51,8 @@ pub use error::SampleError;
 pub use hops::streaming::{Engine, StreamingStats};
 pub use hops::{DisjointSample, DisjointSeeds, HearNodes};
 pub use ids::Ids;
+pub use job::{Job, Seeds};
+pub use links::{EdgePlaces, LinkSpec, Negatives};
 pub use loader::{Epochs, Loader, Pipeline, Run, Way};
 pub use lookahead::{Chosen, Reading, Settings};
 pub use mini_batch::{Column, EdgeBlock, MiniBatch, NodeBlock, SparseIndex};
@@ -53,6 +62,9 @@ pub use reorganize::{
     BATCHES_TOGETHER, Batches, By, Heat, PageCounts, Phases, Reorganization, ReorganizeError,
     ReorganizeReport, heat, reorganize,
 };
+pub use roots::{Roots, RootsOf};
 pub use sampler::{SampleScratch, Sampler};
-pub use seeds::{Inputs, Job, Jobs, SeedPlan};
+pub use seeds::{Inputs, Jobs, SeedPlan};
+pub use shape::{EdgeSet, Shape, Temporal, TimesOf};
 pub use spec::{Fanouts, SampleSpec};
+pub use spread::{Budgets, Spread, Visits, Walks, WalksOf};

@@ -3,7 +3,7 @@
 use ng_store::{Owner, TensorRef};
 use ng_types::{Dtype, Reservation};
 
-use crate::Buffer;
+use crate::{Buffer, Extras};
 
 /// The nodes of one type.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -76,6 +76,8 @@ pub struct MiniBatch {
     pub edges: Vec<EdgeBlock>,
     /// In the order asked for.
     pub columns: Vec<Column>,
+    /// What it has beside its nodes and edges.
+    pub extras: Extras,
     /// Memory held from the store's budget until the batch is dropped.
     pub(crate) held: Vec<Option<Reservation>>,
 }
@@ -103,17 +105,18 @@ impl MiniBatch {
     pub(crate) fn topology_bytes(&self) -> u64 {
         let nodes: usize = self.nodes.iter().map(|n| n.ids.len() * 8).sum();
         let edges: usize = self.edges.iter().map(EdgeBlock::num_bytes).sum();
-        (nodes + edges) as u64
+        (nodes + edges) as u64 + 2 * self.extras.num_bytes()
     }
 
     /// Takes the batch apart, for a consumer whose arrays outlive the struct. The reservations give
     /// the memory back when the last of them is dropped.
-    pub fn into_parts(
-        self,
-    ) -> (Vec<NodeBlock>, Vec<EdgeBlock>, Vec<Column>, Vec<Option<Reservation>>) {
-        (self.nodes, self.edges, self.columns, self.held)
+    pub fn into_parts(self) -> Parts {
+        (self.nodes, self.edges, self.columns, self.extras, self.held)
     }
 }
+
+/// What a batch is made of, and what pays for it.
+pub type Parts = (Vec<NodeBlock>, Vec<EdgeBlock>, Vec<Column>, Extras, Vec<Option<Reservation>>);
 
 impl EdgeBlock {
     fn num_bytes(&self) -> usize {
@@ -125,6 +128,9 @@ impl EdgeBlock {
 impl PartialEq for MiniBatch {
     /// Equal content; who holds which memory does not count.
     fn eq(&self, other: &Self) -> bool {
-        self.nodes == other.nodes && self.edges == other.edges && self.columns == other.columns
+        self.nodes == other.nodes
+            && self.edges == other.edges
+            && self.columns == other.columns
+            && self.extras == other.extras
     }
 }

@@ -298,7 +298,8 @@ mod tests {
         encode(0, (&nodes, &edges), std::iter::empty(), &catalog, &mut bytes);
         let decoded = decode(&bytes, 0, 0, &catalog).expect("decodes");
         let held = || ng_types::Budget::new(1).reserve(0).expect("nothing");
-        let sample = crate::CompactSample { nodes, edges, _held: held() };
+        let sample =
+            crate::CompactSample { nodes, edges, extras: crate::Extras::default(), _held: held() };
         let (nodes, edges) = graph_of(&sample.into_batch(held(), Vec::new()), &catalog);
         assert_eq!((nodes, edges), (decoded.nodes, decoded.edges));
     }

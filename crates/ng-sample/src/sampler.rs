@@ -19,7 +19,7 @@ use crate::direct::Direct;
 use crate::hops::streaming::{self, Engine, StreamingStats};
 use crate::hops::{Ahead, Disjoint, Ends, HearNodes, Hops};
 use crate::older::OlderLists;
-use crate::{ColumnSpec, HotSet, MiniBatch, SampleError, SampleSpec};
+use crate::{ColumnSpec, HotSet, Job, MiniBatch, SampleError, SampleSpec, Seeds};
 
 /// Samples mini-batches from one snapshot.
 ///
@@ -259,6 +259,30 @@ impl Sampler {
         let mut scratch = SampleScratch::default();
         let sample = self.sample_compact_admitted(seeds, stream, &mut scratch, admit)?;
         drop(scratch);
+        self.with_rows(sample, admit)
+    }
+
+    /// Makes the batch of a job.
+    pub(crate) fn make_admitted(
+        &self,
+        job: &Job,
+        admit: &Admit<'_>,
+    ) -> Result<MiniBatch, SampleError> {
+        if let (Seeds::Nodes { node_type, ids, .. }, true) = (&job.seeds, self.spec.is_plain()) {
+            return self.sample_admitted(&[(*node_type, ids)], job.stream, admit);
+        }
+        let mut scratch = SampleScratch::default();
+        let sample = self.sample_job(job, &mut scratch, admit)?;
+        drop(scratch);
+        self.with_rows(sample, admit)
+    }
+
+    /// A sample with its rows.
+    fn with_rows(
+        &self,
+        sample: CompactSample,
+        admit: &Admit<'_>,
+    ) -> Result<MiniBatch, SampleError> {
         let held = admit(Stage::Topology, sample.batch_bytes())?;
         let columns = self.clock.time(Work::Gather, admit, |admit| {
             self.columns.gather(
@@ -300,7 +324,7 @@ impl Sampler {
     /// The topologies and tensors that batches are made from.
     fn sources(&self) -> (Vec<EdgeTypeId>, Vec<TensorRef>) {
         let edge_types = (0..self.ends.len() as u16).map(EdgeTypeId);
-        let drawn = edge_types.filter(|id| self.spec.fanouts.draws_from(*id)).collect();
+        let drawn = edge_types.filter(|id| self.reads(*id)).collect();
         (drawn, self.columns.tensors().map(|(tensor, _)| tensor).collect())
     }
 
@@ -348,7 +372,7 @@ impl Sampler {
             return Ok(self);
         }
         let edge_types = (0..self.ends.len() as u16).map(EdgeTypeId);
-        let drawn = |id| self.spec.fanouts.draws_from(id);
+        let drawn = |id| self.reads(id);
         let load = |id| drawn(id).then(|| self.snapshot.load_topology(id)).transpose();
         let resident = edge_types.map(load).collect::<Result<_, _>>()?;
         self.with_resident(resident)
@@ -357,7 +381,7 @@ impl Sampler {
     /// Bytes that all topologies which are drawn from take in memory.
     pub(crate) fn drawn_bytes(&self) -> u64 {
         let edge_types = (0..self.ends.len() as u16).map(EdgeTypeId);
-        let drawn = edge_types.filter(|id| self.spec.fanouts.draws_from(*id));
+        let drawn = edge_types.filter(|id| self.reads(*id));
         drawn.map(|id| self.snapshot.resident_bytes(id)).sum()
     }
 
@@ -406,6 +430,11 @@ impl Sampler {
         self.spec.fanouts.hops()
     }
 
+    /// Whether lists of an edge type are read.
+    fn reads(&self, edge_type: EdgeTypeId) -> bool {
+        self.spec.reads(edge_type, self.snapshot.catalog())
+    }
+
     /// What is sampled.
     pub(crate) fn spec(&self) -> &SampleSpec {
         &self.spec
@@ -414,7 +443,7 @@ impl Sampler {
     /// What sampling wants of the store's block cache.
     pub(crate) fn block_cache_bytes(&self) -> u64 {
         let mut edge_types = (0..).map(EdgeTypeId).zip(self.resident.iter());
-        let all = edge_types.all(|(id, held)| held.is_some() || !self.spec.fanouts.draws_from(id));
+        let all = edge_types.all(|(id, held)| held.is_some() || !self.reads(id));
         if all { 0 } else { self.snapshot.budget().share(MemoryUser::SampledBlocks) }
     }
 
@@ -474,20 +503,47 @@ impl Sampler {
         ahead: Option<Ahead<'_, '_>>,
         admit: &Admit<'_>,
     ) -> Result<CompactSample, SampleError> {
-        let SampleScratch { narrow, wide, held, .. } = scratch;
         self.clock.time(Work::Sample, admit, |admit| {
-            let borrowing = self.with_held_topologies();
-            let sampler = borrowing.as_ref().unwrap_or(self);
-            let sample = if self.ids_are_narrow {
-                sampler.sample_hops((seeds, stream), (narrow, held), ahead, admit)
-            } else {
-                sampler.sample_hops((seeds, stream), (wide, held), ahead, admit)
-            }?;
-            if self.borrows {
-                sampler.count_lists(&sample);
-            }
-            Ok(sample)
+            self.with_lists_at_hand(|sampler| {
+                sampler.spread((seeds, stream), scratch, ahead, admit)
+            })
         })
+    }
+
+    /// Hops from seeds.
+    pub(crate) fn spread(
+        &self,
+        asked: (&[(NodeTypeId, &[NodeId])], u64),
+        scratch: &mut SampleScratch,
+        ahead: Option<Ahead<'_, '_>>,
+        admit: &Admit<'_>,
+    ) -> Result<CompactSample, SampleError> {
+        let SampleScratch { narrow, wide, held, .. } = scratch;
+        if self.ids_are_narrow {
+            self.sample_hops(asked, (narrow, held), ahead, admit)
+        } else {
+            self.sample_hops(asked, (wide, held), ahead, admit)
+        }
+    }
+
+    /// Samples with what the store holds of topologies that this sampler lacks, and counts the
+    /// lists that are read.
+    pub(crate) fn with_lists_at_hand(
+        &self,
+        sample: impl FnOnce(&Self) -> Result<CompactSample, SampleError>,
+    ) -> Result<CompactSample, SampleError> {
+        let borrowing = self.with_held_topologies();
+        let sampler = borrowing.as_ref().unwrap_or(self);
+        let sample = sample(sampler)?;
+        if self.borrows {
+            sampler.count_lists(&sample);
+        }
+        Ok(sample)
+    }
+
+    /// The same lists and rows, sampled otherwise.
+    pub(crate) fn with_spec(&self, spec: SampleSpec) -> Self {
+        Self { spec: Arc::new(spec), ..self.clone() }
     }
 
     /// The same sampler, reading lists from pages however often: memory was planned without what
@@ -517,7 +573,7 @@ impl Sampler {
     fn with_held_topologies(&self) -> Option<Self> {
         let mut resident = self.resident.to_vec();
         let drawn = (0..).map(EdgeTypeId).zip(&mut resident);
-        let lacking = drawn.filter(|(id, own)| own.is_none() && self.spec.fanouts.draws_from(*id));
+        let lacking = drawn.filter(|(id, own)| own.is_none() && self.reads(*id));
         for (id, own) in lacking.filter(|_| self.borrows) {
             *own = self.snapshot.held_topology(id);
         }
@@ -529,7 +585,7 @@ impl Sampler {
     fn count_lists(&self, sample: &CompactSample) {
         let edge_types = (0..).map(EdgeTypeId).zip(&sample.edges).zip(self.resident.iter());
         for ((id, edges), _) in edge_types.filter(|(_, own)| own.is_none()) {
-            if self.spec.fanouts.draws_from(id) {
+            if self.reads(id) {
                 self.snapshot.count_lists(id, edges.counts.len() as u64);
             }
         }

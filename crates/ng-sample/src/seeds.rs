@@ -10,22 +10,54 @@ use std::ops::Range;
 use ng_store::{ReadError, RowOrder, Snapshot};
 use ng_types::{NodeId, NodeTypeId, SeedOrder};
 
-use crate::SampleError;
+use crate::{Job, SampleError, Seeds};
 
-/// The seeds of one node type that batches are made around, by place.
+/// What batches are made around, by place: nodes of one type, or links of one edge type.
 #[derive(Debug)]
 pub struct Inputs {
-    /// The type of all of them.
-    pub node_type: NodeTypeId,
     which: Which,
+    /// By place; empty where seeds have no times of their own.
+    times: Vec<i64>,
 }
 
 #[derive(Debug)]
 enum Which {
+    Nodes(NodeTypeId, Nodes),
+    /// The source and the destination of each.
+    Links(Vec<NodeId>, Vec<NodeId>),
+    /// All edges of a type, by their numbers, or those with these.
+    Edges(Option<Vec<u64>>),
+    /// Nodes that the sampler draws: a place is a batch.
+    Drawn,
+}
+
+#[derive(Debug)]
+enum Nodes {
     Listed(Vec<NodeId>),
     /// All nodes but the deleted ones: for each of these, how many live nodes come before it.
     Live(Vec<u64>),
     Clusters(Clusters),
+    /// A place stands for all nodes of a group.
+    Groups(Groups),
+}
+
+/// Nodes in groups: small graphs, or parts of a large one.
+#[derive(Debug, PartialEq, Eq)]
+struct Groups {
+    /// Where each group begins, and where the last one ends.
+    ends: Vec<u64>,
+    /// Their nodes; `None` where these are numbered in that order.
+    nodes: Option<Vec<NodeId>>,
+}
+
+impl Groups {
+    fn nodes(&self, group: u64) -> Vec<NodeId> {
+        let (start, end) = (self.ends[group as usize], self.ends[group as usize + 1]);
+        match &self.nodes {
+            Some(nodes) => nodes[start as usize..end as usize].to_vec(),
+            None => (start..end).collect(),
+        }
+    }
 }
 
 /// The rows of a node type, cut into ranges that are equally long up to one row.
@@ -53,15 +85,19 @@ impl Clusters {
 }
 
 impl Inputs {
+    fn new(which: Which) -> Self {
+        Self { which, times: Vec::new() }
+    }
+
     /// These nodes, in this order.
     pub fn listed(node_type: NodeTypeId, ids: Vec<NodeId>) -> Self {
-        Self { node_type, which: Which::Listed(ids) }
+        Self::new(Which::Nodes(node_type, Nodes::Listed(ids)))
     }
 
     /// All nodes in the order of their ids, without the deleted ones (ascending).
     pub fn live(node_type: NodeTypeId, deleted: &[NodeId]) -> Self {
         let before = (0..).zip(deleted).map(|(others, id)| id - others);
-        Self { node_type, which: Which::Live(before.collect()) }
+        Self::new(Which::Nodes(node_type, Nodes::Live(before.collect())))
     }
 
     /// Clusters: a place stands for all live nodes in one of `count` ranges of rows, as they lie on
@@ -77,33 +113,136 @@ impl Inputs {
         let nodes_of_rows = snapshot.load_nodes_of_rows(node_type)?;
         let num_nodes = snapshot.catalog().node_types[usize::from(node_type.0)].num_nodes;
         let deleted = snapshot.dead_nodes(node_type)?;
-        let which = Which::Clusters(Clusters { count, num_nodes, nodes_of_rows, deleted });
-        Ok(Self { node_type, which })
+        let clusters = Clusters { count, num_nodes, nodes_of_rows, deleted };
+        Ok(Self::new(Which::Nodes(node_type, Nodes::Clusters(clusters))))
+    }
+
+    /// Groups of nodes: a place stands for those between two of `ends` (ascending, from 0 on), among
+    /// `nodes` or by number.
+    ///
+    /// # Panics
+    /// If `ends` do not ascend from 0 to the number of `nodes`.
+    pub fn groups(node_type: NodeTypeId, ends: Vec<u64>, nodes: Option<Vec<NodeId>>) -> Self {
+        assert!(ends.is_sorted() && ends.first() == Some(&0), "groups follow each other");
+        if let (Some(nodes), Some(last)) = (&nodes, ends.last()) {
+            assert_eq!(nodes.len() as u64, *last, "each node is of a group");
+        }
+        Self::new(Which::Nodes(node_type, Nodes::Groups(Groups { ends, nodes })))
+    }
+
+    /// Links from `sources` to `destinations`, in this order.
+    ///
+    /// # Panics
+    /// If there are more of one than of the other.
+    pub fn links(sources: Vec<NodeId>, destinations: Vec<NodeId>) -> Self {
+        assert_eq!(sources.len(), destinations.len(), "a link has two ends");
+        Self::new(Which::Links(sources, destinations))
+    }
+
+    /// All edges of the type whose links the sampler scores: a place is the number of an edge; or
+    /// those with these `numbers`.
+    pub fn edges(numbers: Option<Vec<u64>>) -> Self {
+        Self::new(Which::Edges(numbers))
+    }
+
+    /// Nodes that the sampler draws for each place anew.
+    pub fn drawn() -> Self {
+        Self::new(Which::Drawn)
+    }
+
+    /// The same seeds, each with a time of its own, by place.
+    pub fn with_times(self, times: Vec<i64>) -> Self {
+        Self { times, ..self }
     }
 
     /// Whether these are the same seeds, of the same version of a store.
     pub fn are(&self, other: &Self) -> bool {
         let same = match (&self.which, &other.which) {
-            (Which::Listed(a), Which::Listed(b)) => a == b,
-            (Which::Live(a), Which::Live(b)) => a == b,
-            // Rows lie in one order in a version of a store.
-            (Which::Clusters(a), Which::Clusters(b)) => a.count == b.count,
+            (Which::Nodes(a, nodes), Which::Nodes(b, others)) => a == b && nodes.are(others),
+            (Which::Links(a, b), Which::Links(c, d)) => (a, b) == (c, d),
+            (Which::Edges(a), Which::Edges(b)) => a == b,
+            (Which::Drawn, Which::Drawn) => true,
             _ => false,
         };
-        same && self.node_type == other.node_type
+        same && self.times == other.times
     }
 
-    /// The nodes at some places, in their order; those of clusters in the order of rows.
-    pub fn nodes(&self, mut places: Vec<u64>) -> Vec<NodeId> {
+    /// The nodes at some places, in their order; those of clusters in the order of rows. None where
+    /// the seeds are links.
+    pub fn nodes(&self, places: Vec<u64>) -> Vec<NodeId> {
         match &self.which {
-            Which::Listed(ids) => places.into_iter().map(|place| ids[place as usize]).collect(),
-            Which::Live(before) => {
+            Which::Nodes(_, nodes) => nodes.at(places),
+            Which::Links(..) | Which::Edges(_) | Which::Drawn => Vec::new(),
+        }
+    }
+
+    /// One batch of all of them, unless they are all nodes of a type or all edges.
+    pub fn whole(&self, stream: u64) -> Job {
+        let count = match &self.which {
+            Which::Nodes(_, Nodes::Listed(ids)) => ids.len(),
+            Which::Links(sources, _) => sources.len(),
+            Which::Edges(Some(numbers)) => numbers.len(),
+            Which::Nodes(..) | Which::Edges(None) | Which::Drawn => 0,
+        };
+        self.job((0..count as u64).collect(), stream)
+    }
+
+    /// The batch of the seeds at some places of a global batch of `batch_size`.
+    fn job_of_rank(&self, places: Vec<u64>, stream: u64, batch_size: u64) -> Job {
+        // Ranks draw for themselves, so each has a stream of its own.
+        let of_rank = places.first().map_or(0, |place| place % batch_size);
+        let own = stream.wrapping_mul(batch_size).wrapping_add(of_rank);
+        let stream = if matches!(self.which, Which::Drawn) { own } else { stream };
+        self.job(places, stream)
+    }
+
+    /// The batch of the seeds at some places.
+    fn job(&self, places: Vec<u64>, stream: u64) -> Job {
+        let at = |all: &[u64]| places.iter().map(|place| all[*place as usize]).collect();
+        let times = match self.times.as_slice() {
+            [] => Vec::new(),
+            times => places.iter().map(|place| times[*place as usize]).collect(),
+        };
+        let seeds = match &self.which {
+            Which::Nodes(node_type, nodes) => {
+                Seeds::Nodes { node_type: *node_type, ids: nodes.at(places), times }
+            }
+            Which::Links(sources, destinations) => {
+                Seeds::Links { sources: at(sources), destinations: at(destinations), times }
+            }
+            Which::Edges(None) => Seeds::Edges { numbers: places, times },
+            Which::Edges(Some(numbers)) => Seeds::Edges { numbers: at(numbers), times },
+            Which::Drawn => Seeds::Drawn,
+        };
+        Job { seeds, stream }
+    }
+}
+
+impl Nodes {
+    fn are(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Listed(a), Self::Listed(b)) => a == b,
+            (Self::Live(a), Self::Live(b)) => a == b,
+            // Rows lie in one order in a version of a store.
+            (Self::Clusters(a), Self::Clusters(b)) => a.count == b.count,
+            (Self::Groups(a), Self::Groups(b)) => a == b,
+            _ => false,
+        }
+    }
+
+    fn at(&self, mut places: Vec<u64>) -> Vec<NodeId> {
+        match self {
+            Self::Listed(ids) => places.into_iter().map(|place| ids[place as usize]).collect(),
+            Self::Live(before) => {
                 let dead = |place: u64| before.partition_point(|live| *live <= place) as u64;
                 places.into_iter().map(|place| place + dead(place)).collect()
             }
-            Which::Clusters(clusters) => {
+            Self::Clusters(clusters) => {
                 places.sort_unstable();
                 places.into_iter().flat_map(|place| clusters.nodes(place)).collect()
+            }
+            Self::Groups(groups) => {
+                places.into_iter().flat_map(|place| groups.nodes(place)).collect()
             }
         }
     }
@@ -207,17 +346,6 @@ impl SeedPlan {
         let start = batch.saturating_mul(self.batch_size).min(self.num_seeds);
         (start, self.batch_size.min(self.num_seeds - start))
     }
-}
-
-/// The seeds of a batch and its random stream.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Job {
-    /// The type of its seeds.
-    pub node_type: NodeTypeId,
-    /// The seeds.
-    pub seeds: Vec<NodeId>,
-    /// What its draws are keyed by, beside the seed of the sampler.
-    pub stream: u64,
 }
 
 /// Batches that are made one after the other, by number.
@@ -335,9 +463,8 @@ impl Jobs {
     pub fn job(&self, job: u64) -> Job {
         let place = self.place(job);
         let (inputs, plan) = self.seeds_of(place.pass);
-        let seeds = inputs.nodes(plan.places(place.epoch, place.batch..place.batch + 1));
-        let stream = plan.stream(place.epoch, place.batch);
-        Job { node_type: inputs.node_type, seeds, stream }
+        let places = plan.places(place.epoch, place.batch..place.batch + 1);
+        inputs.job_of_rank(places, plan.stream(place.epoch, place.batch), plan.batch_size)
     }
 
     fn seeds_of(&self, pass: Option<usize>) -> (&Inputs, &SeedPlan) {

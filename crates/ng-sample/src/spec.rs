@@ -4,7 +4,8 @@ use ng_store::Catalog;
 use ng_types::{EdgeTypeId, NodeTypeId};
 
 use crate::draw::Needs;
-use crate::{Method, SampleError};
+use crate::links::LinkSpec;
+use crate::{Method, Roots, SampleError, Shape};
 
 /// How many neighbours each hop draws per edge type; -1 takes all, 0 none.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,7 +65,7 @@ impl Fanouts {
 }
 
 /// Everything that shapes a sample besides its seeds and stream.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct SampleSpec {
     /// Neighbours per hop.
     pub fanouts: Fanouts,
@@ -72,12 +73,36 @@ pub struct SampleSpec {
     pub method: Method,
     /// The seed of all draws.
     pub seed: u64,
+    /// What a batch has beside the nodes that its hops reach.
+    pub shape: Shape,
+    /// What links are scored, where seeds are links.
+    pub links: Option<LinkSpec>,
+    /// What is drawn, where seeds are.
+    pub roots: Option<Roots>,
 }
 
 impl SampleSpec {
+    /// Neighbourhoods of nodes, by a method.
+    pub fn new(fanouts: Fanouts, method: Method, seed: u64) -> Self {
+        Self { fanouts, method, seed, shape: Shape::default(), links: None, roots: None }
+    }
+
     /// Uniform draws without replacement.
     pub fn uniform(fanouts: Fanouts, seed: u64) -> Self {
-        Self { fanouts, method: Method::Uniform { replace: false }, seed }
+        Self::new(fanouts, Method::Uniform { replace: false }, seed)
+    }
+
+    /// Whether batches are neighbourhoods of nodes and no more.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.shape.is_plain() && self.links.is_none() && self.roots.is_none()
+    }
+
+    /// Whether lists of an edge type are read.
+    pub(crate) fn reads(&self, edge_type: EdgeTypeId, catalog: &Catalog) -> bool {
+        self.fanouts.draws_from(edge_type)
+            || self.shape.reads(edge_type)
+            || self.roots.as_ref().is_some_and(|roots| roots.reads(edge_type, catalog))
+            || self.links.as_ref().is_some_and(|links| links.edge_type == edge_type)
     }
 
     /// Whether draws are from the first edge type alone.
@@ -88,6 +113,10 @@ impl SampleSpec {
 
     pub(crate) fn check(&self, catalog: &Catalog) -> Result<(), SampleError> {
         self.fanouts.check(catalog)?;
+        self.shape.check(catalog, (self.method, &self.fanouts))?;
+        if let Some(links) = &self.links {
+            links.check(catalog)?;
+        }
         match self.method {
             Method::Labor { dependent: 0 } => {
                 Err(SampleError::Spec("dependent batches are counted from 1".into()))

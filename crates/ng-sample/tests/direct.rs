@@ -135,7 +135,7 @@ fn attach(sampler: Sampler, dir: &Path) -> Result<Sampler, SampleError> {
 
 fn sampler(store: &Store, fanouts: &[i64], replace: bool) -> Sampler {
     let fanouts = Fanouts::uniform(fanouts, 1).expect("fanouts");
-    let spec = SampleSpec { fanouts, method: Method::Uniform { replace }, seed: 11 };
+    let spec = SampleSpec::new(fanouts, Method::Uniform { replace }, 11);
     let mut columns: Vec<ColumnSpec> =
         store.snapshot().catalog().tensor_refs().map(Into::into).collect();
     columns.reverse();
@@ -275,11 +275,8 @@ fn what_the_layout_cannot_be_used_for_is_said() {
     build(dir.path(), HUBS);
     let store = open(dir.path(), MEMORY);
     compile(&store, dir.path(), &DirectOptions::default());
-    let spec = SampleSpec {
-        fanouts: Fanouts::uniform(&[3], 1).expect("fanouts"),
-        method: Method::Labor { dependent: 1 },
-        seed: 1,
-    };
+    let fanouts = Fanouts::uniform(&[3], 1).expect("fanouts");
+    let spec = SampleSpec::new(fanouts, Method::Labor { dependent: 1 }, 1);
     let labor = Sampler::new(store.snapshot(), spec, vec![]).expect("sampler");
     let error = attach(labor, dir.path()).err().expect("refused").to_string();
     assert!(error.contains("labor sampling looks at the sources"), "{error}");

@@ -135,7 +135,9 @@ fn compile(store: &Store, method: Method, dir: &Path) {
     let mut survey = Survey::new(sampler(store, method)).expect("survey");
     let of_epoch = |epoch| {
         let jobs = jobs((epoch, 0), false);
-        (0..STEPS).map(move |at| jobs.job(at)).map(|job| (job.seeds, job.stream))
+        (0..STEPS)
+            .map(move |at| jobs.job(at))
+            .map(|job| (job.nodes().expect("nodes").to_vec(), job.stream))
     };
     (1..3).for_each(|epoch| {
         survey.count(NODE, &of_epoch(epoch).collect::<Vec<_>>()).expect("counts");
@@ -200,7 +202,7 @@ fn sampled(store: &Store, method: Method) -> [Vec<MiniBatch>; 2] {
         let (jobs, plain) =
             (jobs(first, goes_on), sampler(store, method).without_held_topologies());
         let jobs = (0..jobs.len().min(TAKEN as u64)).map(|at| jobs.job(at));
-        jobs.map(|job| plain.sample(&[(NODE, &job.seeds)], job.stream).expect("batch")).collect()
+        jobs.map(|job| plain.make(&job).expect("batch")).collect()
     })
 }
 

@@ -79,10 +79,11 @@ fn batches_of_clusters_have_every_node_once_and_ranks_share_them() {
     let jobs = |plan| Jobs::new(Arc::clone(&inputs), plan, (1, 0), false);
     let mut seen = Vec::new();
     for batch in 0..whole.steps() {
-        let mut nodes = jobs(whole).job(batch).seeds;
+        let nodes_of = |plan| jobs(plan).job(batch).nodes().expect("nodes").to_vec();
+        let mut nodes = nodes_of(whole);
         assert!(nodes.is_sorted(), "clusters are read in the order of rows");
         seen.extend_from_slice(&nodes);
-        let of_rank = |rank| jobs(SeedPlan { rank, world_size: 2, ..whole }).job(batch).seeds;
+        let of_rank = |rank| nodes_of(SeedPlan { rank, world_size: 2, ..whole });
         let mut of_ranks =
             if batch < 4 { (0..2).flat_map(of_rank).collect() } else { nodes.clone() };
         of_ranks.sort_unstable();
@@ -95,7 +96,8 @@ fn batches_of_clusters_have_every_node_once_and_ranks_share_them() {
     let way = Way::Each { prefetch: 2, threads: 2 };
     let made = Pipeline::new(sampler.clone(), jobs(whole), way).expect("starts");
     for (number, made) in (0..).zip(made) {
-        let seeds = jobs(whole).job(number).seeds;
-        assert!(made.expect("batch") == sampler.sample(&[(PAPER, &seeds)], 9).expect("batch"));
+        let job = jobs(whole).job(number);
+        let seeds = job.nodes().expect("nodes");
+        assert!(made.expect("batch") == sampler.sample(&[(PAPER, seeds)], 9).expect("batch"));
     }
 }

@@ -24,6 +24,8 @@ fn batches() {
     let errors = every_variant!(SampleError {
         Spec(text()),
         Weight { relation: text(), destination: 0, position: 0, weight: -1.0 },
+        NoNegative { relation: text(), node: 0, tries: 100 },
+        NoReverse { relation: text() },
         NoEdgeIds { edge_type: text() },
         TooManyRows { tensor: text(), num_rows: 1 },
         Read(read()),

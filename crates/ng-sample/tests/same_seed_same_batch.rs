@@ -74,8 +74,7 @@ fn every_method_gives_the_same_batches_whatever_serves_it() {
     for method in METHODS_AND_OPTIONS {
         // Only the first edge type has weights; -1 takes all whatever the method.
         let fanouts = vec![vec![7, 5], vec![-1, 0], vec![0, -1]];
-        let spec =
-            SampleSpec { fanouts: Fanouts::new(fanouts).expect("fanouts"), method, seed: 11 };
+        let spec = SampleSpec::new(Fanouts::new(fanouts).expect("fanouts"), method, 11);
         let mut expected: Option<Vec<MiniBatch>> = None;
         for (dir, backend) in dirs.iter().flat_map(|dir| BACKENDS.map(|backend| (dir, backend))) {
             for (memory, threads, topology) in ways {

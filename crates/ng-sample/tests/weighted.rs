@@ -64,7 +64,7 @@ fn lists(nodes: u64, hub: u64) -> Lists {
 fn sampler(snapshot: &Arc<Snapshot>, fanouts: &[i64], replace: bool) -> Sampler {
     let fanouts = Fanouts::uniform(fanouts, 1).expect("fanouts");
     let method = Method::Weighted { replace };
-    let spec = SampleSpec { fanouts, method, seed: SEED };
+    let spec = SampleSpec::new(fanouts, method, SEED);
     Sampler::new(Arc::clone(snapshot), spec, Vec::new()).expect("sampler").without_held_topologies()
 }
 
@@ -249,7 +249,7 @@ fn edges_without_weights_are_refused_by_name() {
     let store = open(dir.path(), 64 << 20, BackendChoice::Auto);
     let made = |fanouts: &[i64]| {
         let fanouts = Fanouts::uniform(fanouts, 1).expect("fanouts");
-        let spec = SampleSpec { fanouts, method: Method::Weighted { replace: false }, seed: 1 };
+        let spec = SampleSpec::new(fanouts, Method::Weighted { replace: false }, 1);
         Sampler::new(store.snapshot(), spec, Vec::new())
     };
     let error = made(&[-1, 3]).err().expect("refused").to_string();

@@ -119,8 +119,10 @@ fn a_loader_holds_what_fits_where_its_epoch_reads_as_much_and_else_does_not() {
         let seeds = (0..50 * steps).map(|i| number(5, i) % NODES).collect();
         let jobs = Jobs::once(NODE, seeds, 50);
         let jobs = Jobs { plan: SeedPlan { shuffle: true, seed: 3, ..jobs.plan }, ..jobs };
-        let expected: Vec<(Vec<u64>, u64)> =
-            (0..3).map(|at| jobs.job(at)).map(|job| (job.seeds, job.stream)).collect();
+        let expected: Vec<(Vec<u64>, u64)> = (0..3)
+            .map(|at| jobs.job(at))
+            .map(|job| (job.nodes().expect("nodes").to_vec(), job.stream))
+            .collect();
         let snapshot = store.snapshot();
         let way = Way::Each { prefetch: 2, threads: 2 };
         let mut made = Pipeline::new(sampler(&snapshot), jobs, way).expect("starts");

@@ -30,6 +30,6 @@ pub use ids::{EdgeTypeId, Epoch, NODE_ID_BOUND, NodeId, NodeTypeId, PageId};
 pub use order::SeedOrder;
 pub use places::Places;
 pub use remedy::{ErrorKind, Explain, Remedy};
-pub use rng::{DrawKey, Draws, SourceKey, philox4x32_10};
+pub use rng::{DrawKey, Draws, Purpose, SourceKey, philox4x32_10};
 pub use shares::MemoryUser;
 pub use trace::{Trace, TraceError};

@@ -19,6 +19,21 @@ pub(crate) mod domain {
     pub const KEY: u32 = 1;
     pub const ORDER: u32 = 2;
     pub const SOURCE: u32 = 3;
+    pub const PURPOSE: u32 = 4;
+}
+
+/// What numbers are drawn for that are no neighbours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Purpose {
+    /// Pairs of nodes that no edge joins.
+    Negatives = 1,
+    /// Nodes or edges that a subgraph grows from.
+    Roots = 2,
+    /// Steps of walks.
+    Walks = 3,
+    /// Nodes that are kept of those that hops have reached.
+    Budget = 4,
 }
 
 /// One block of Philox 4x32-10.
@@ -65,6 +80,13 @@ impl DrawKey {
     pub fn new(seed: u64, stream: u64) -> Self {
         let counter = [stream as u32, (stream >> 32) as u32, 0, domain::KEY];
         let block = philox4x32_10(counter, [seed as u32, (seed >> 32) as u32]);
+        Self { key: [block[0], block[1]] }
+    }
+
+    /// The key of draws for another purpose: the first two words of the block with counter
+    /// (purpose, 0, 0, PURPOSE).
+    pub fn apart(self, purpose: Purpose) -> Self {
+        let block = philox4x32_10([purpose as u32, 0, 0, domain::PURPOSE], self.key);
         Self { key: [block[0], block[1]] }
     }
 

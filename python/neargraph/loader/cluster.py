@@ -1,12 +1,11 @@
 """Mini-batches of whole clusters, as ClusterGCN has them (Chiang et al., KDD 2019).
 
 A cluster is a range of rows of the store as they lie on disk, so that its features are one
-sequential read; how good clusters are is up to the order of rows (`neargraph reorganize --by
-locality`). The invariant: an epoch of one rank has every live node once, and a batch
-all edges between its own.
+sequential read, or a part that a partitioner made. How good ranges are as clusters is up to the
+order of rows (`neargraph reorganize --by locality`). The invariant: an epoch of one rank has every
+live node once, and a batch all edges between its own.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,36 +14,30 @@ from numpy.typing import NDArray
 
 from neargraph import _core
 from neargraph._optional import torch_for
-from neargraph.dtypes import DtypeLike
-from neargraph.exceptions import UnsupportedArgument
 from neargraph.loader.minibatch import MiniBatch
-from neargraph.loader.options import ReadOptions
-from neargraph.loader.pipeline import Pipeline
-from neargraph.loader.sampler import Attrs, NeighborSampler
-from neargraph.loader.seeds import InputNodes, SeedPlan
+from neargraph.loader.partition import groups_of_parts, metis_parts
+from neargraph.loader.seeds import InputNodes
+from neargraph.loader.spreading import SpreadSampler, only_edge_type
 from neargraph.reader import Reader
-from neargraph.schema import Schema
 
 with torch_for("ClusterLoader"):
-    import torch
-    import torch_geometric  # noqa: F401
+    import torch  # noqa: F401
 
-from neargraph.loader.collate import Collator
-from neargraph.loader.copying import copy_stage
-from neargraph.loader.epochs import EpochLoader
-from neargraph.loader.workers import BatchSource
+from neargraph.loader.sampling import LoaderOptions, SamplingLoader
+from neargraph.loader.whole import WholeCollator
 
 _PREFETCH = 1
-
-# What a sample has and a cluster has not.
-_OF_SAMPLES = ("input_id", "num_sampled_nodes", "num_sampled_edges")
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Clusters(InputNodes):
-    """All live nodes by cluster: a place stands for those of one."""
+    """All live nodes by cluster: a place stands for those of one of `count`."""
 
     inputs: _core.Inputs
+    count: int
+
+    def __len__(self) -> int:
+        return self.count
 
     def core(self) -> _core.Inputs:
         return self.inputs
@@ -52,48 +45,46 @@ class _Clusters(InputNodes):
     def nodes(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
         return self.inputs.nodes(places)
 
-
-class _Induced(NeighborSampler):
-    """Takes all edges between the seeds."""
-
-    def _method(self) -> _core.Method:
-        return _core.Method.induced()
+    def input_id(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        return places
 
 
-class _Collator(Collator):
+class _Collator(WholeCollator):
+    """Says how many nodes there are, all of which count."""
+
     def __call__(self, batch: MiniBatch) -> Any:
+        """The PyG object of `batch`."""
         data = super().__call__(batch)
-        for name in _OF_SAMPLES:
-            del data[name]
+        data.batch_size = data.n_id.numel()
         return data
 
 
-class ClusterLoader(EpochLoader):
+class ClusterLoader(SamplingLoader):
     """Batches of clusters that are drawn at random and joined, as `torch_geometric.data.Data`.
 
-    The rows of the store are cut into `num_parts` ranges of equal length, in the order in which
-    they lie on disk. Each batch has ``x``, ``y`` and all other node tensors [n, ...], the masks,
-    ``edge_index`` [2, e] with all edges between its nodes, ``n_id`` [n], edge tensors, weights,
-    times and ``e_id`` [e] where the store has them, and ``batch_size`` (all n nodes).
+    Each batch has ``x``, ``y`` and all other node tensors [n, ...], the masks, ``edge_index`` [2,
+    e] with all edges between its nodes, ``n_id`` [n], edge tensors, weights, times and ``e_id`` [e]
+    where the store has them, and ``batch_size`` (all n nodes).
 
     Args:
         data: The open store, or a snapshot, with one node type and one edge type.
         num_parts: Clusters.
+        partition: Which nodes make a cluster. ``"order"``: ranges of equal length in the order in
+            which rows lie on disk. ``"metis"``: parts of equal size with few edges between them,
+            which METIS makes of the whole graph in memory (package ``pymetis``, about 40 bytes an
+            edge, outside the store's budget). An array [num_nodes] says the part of each node, 0
+            ... `num_parts` - 1; `neargraph.loader.partition.metis_parts` makes one to keep.
         batch_size: Clusters of a batch.
         shuffle: Draw clusters anew in every epoch, keyed by `seed`; else they come in order.
-        seed: Seed of the order.
         drop_last: Leave a smaller last batch out; several ranks always do.
-        rank: Place of this process among `world_size`.
-        world_size: Processes that share every batch: each has the edges inside its own clusters.
-        attrs: Tensors to read, such as ``["x", "y", "train_mask"]``; None reads all.
-        x_dtype: What ``x`` is in a batch, as in `Snapshot.features`.
-        transform: Called with each batch.
         prefetch: Batches to work ahead at most, fewer where memory is short.
-        pin_memory: As in `NeighborLoader`.
-        device: As in `NeighborLoader`.
+        **options: As of `NeighborLoader`: `seed`, `rank`, `world_size` (each rank has the edges
+            inside its own clusters), `attrs`, `x_dtype`, `transform`, `reading`, `num_workers`,
+            `pin_memory`, `device` and the others.
 
     Raises:
         UnsupportedArgument: The store has several types.
+        MissingDependency: ``partition="metis"`` without pymetis.
         NameNotFound: No such tensor.
 
     Example:
@@ -108,45 +99,40 @@ class ClusterLoader(EpochLoader):
         data: Reader,
         num_parts: int,
         *,
+        partition: Any = "order",
         batch_size: int = 1,
         shuffle: bool = False,
-        seed: int = 0,
         drop_last: bool = False,
-        rank: int = 0,
-        world_size: int = 1,
-        attrs: Attrs = None,
-        x_dtype: DtypeLike = None,
-        transform: Callable[[Any], Any] | None = None,
         prefetch: int = _PREFETCH,
-        pin_memory: bool = False,
-        device: torch.device | str | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(copy_stage(pin_memory, device))
+        # A row is wanted once an epoch, so there is nothing to look ahead for.
+        options = {"reading": "direct", "prefetch": prefetch, "pad": False, **options}
+        options |= {"batch_size": batch_size, "shuffle": shuffle, "drop_last": drop_last}
+        if options.get("num_workers"):
+            options.pop("prefetch")
+        given = LoaderOptions.take(type(self).__name__, options)
+        super().__init__(data, given)
         snapshot = data.snapshot()
-        _check_types(snapshot.schema)
+        only_edge_type(snapshot.schema, None, "a graph that is cut into clusters")
         owner = snapshot.schema.node_types[0]
         if not 1 <= num_parts <= max(1, owner.num_nodes):
             raise ValueError(f"num_parts must be in 1 ... {owner.num_nodes} nodes, got {num_parts}")
-        sampler = _Induced(snapshot, [-1], seed=seed, attrs=attrs, x_dtype=x_dtype)
-        plan = SeedPlan(
-            num_seeds=num_parts,
-            batch_size=batch_size,
-            shuffle=shuffle,
-            seed=seed,
-            drop_last=drop_last,
-            rank=rank,
-            world_size=world_size,
-        )
-        # A row is wanted once an epoch, so there is nothing to look ahead for.
-        options = ReadOptions(reading="direct", prefetch=prefetch)
-        inputs = _core.Inputs.clusters(snapshot.version, owner.index, num_parts)
-        self._clusters = _Clusters(owner, None, False, inputs=inputs)
-        collator = _Collator(sampler.schema, sampler.tensors)
-        self._source = BatchSource(sampler, self._clusters, plan, collator, transform)
-        self._pipeline = Pipeline(sampler, self._clusters, plan, options, goes_on=False)
+        rows, x_cast = given.rows(snapshot.schema)
+        sampler = SpreadSampler(snapshot, seed=given.seed, **rows)
+        if isinstance(partition, str) and partition == "order":
+            inputs = _core.Inputs.clusters(snapshot.version, owner.index, num_parts)
+        else:
+            is_name = isinstance(partition, str)
+            parts = metis_parts(snapshot, num_parts, partition) if is_name else partition
+            inputs = groups_of_parts(snapshot, parts, num_parts)
+        self._clusters = _Clusters(owner, None, False, inputs=inputs, count=num_parts)
+        self._partition = partition if isinstance(partition, str) else "given"
+        collator = _Collator(sampler.schema, sampler.tensors, x_cast, by_hop=False)
+        self._start(sampler, self._clusters, collator, given)
 
     def nodes(self, part: int) -> NDArray[np.int64]:
-        """The live nodes of a cluster, in the order of their rows, [n]."""
+        """The live nodes of a cluster, in the order of their rows or of their ids, [n]."""
         if not 0 <= part < self._source.plan.num_seeds:
             raise ValueError(f"part must be below {self._source.plan.num_seeds}, got {part}")
         return self._clusters.nodes(np.array([part]))
@@ -156,19 +142,11 @@ class ClusterLoader(EpochLoader):
         return np.sort(self._source.plan.places(train_epoch, batch, batch + 1))
 
     def _settings(self) -> dict[str, Any]:
-        return {"num_parts": self._source.plan.num_seeds}
+        return {"num_parts": self._source.plan.num_seeds, "partition": self._partition}
 
     def __repr__(self) -> str:
         plan = self._source.plan
         return (
             f"ClusterLoader({self.snapshot.path!r}, num_parts={plan.num_seeds}, "
             f"batch_size={plan.batch_size})"
-        )
-
-
-def _check_types(schema: Schema) -> None:
-    if not schema.is_homogeneous or not schema.edge_types:
-        raise UnsupportedArgument(
-            "clusters are of one node type and one edge type, this store has "
-            f"{len(schema.node_types)} and {len(schema.edge_types)}; use NeighborLoader"
         )

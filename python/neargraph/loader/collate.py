@@ -66,6 +66,8 @@ class Collator:
         schema: Types of the store.
         tensors: The (kind, type id, name) triples that batches carry.
         x_dtype: ``x`` is converted to this dtype where it has another; None leaves it.
+        by_hop: Batches tell how many nodes and edges each hop added. Edges that were not drawn
+            belong to no hop.
     """
 
     def __init__(
@@ -73,10 +75,13 @@ class Collator:
         schema: Schema,
         tensors: list[Any],
         x_dtype: torch.dtype | None = None,
+        *,
+        by_hop: bool = True,
     ) -> None:
         check_masks(schema, tensors)
         self._schema = schema
         self._x_dtype = x_dtype
+        self._by_hop = by_hop
         self._hetero = not schema.is_homogeneous
         carried = set(tensors)
         self._node_columns = [
@@ -90,17 +95,26 @@ class Collator:
 
     def __call__(self, batch: MiniBatch) -> Data | HeteroData:
         """The PyG object of `batch`."""
+        data: Any = self.graph(batch)
+        self._seeds(batch, data[batch.input_type] if self._hetero else data)
+        return data
+
+    def graph(self, batch: MiniBatch) -> Any:
+        """Its nodes and edges, without what is said of seeds."""
         data: Any = HeteroData() if self._hetero else Data()
         for node_type in self._schema.node_types:
             self._nodes(batch, node_type, data[node_type.name] if self._hetero else data)
         for edge_type in self._schema.edge_types:
             self._edges(batch, edge_type, data[edge_type.triple] if self._hetero else data)
-        seeds = data[batch.input_type] if self._hetero else data
-        seeds.input_id = torch.from_numpy(batch.input_id)
-        seeds.batch_size = batch.num_seeds
-        if batch.num_padding:
-            seeds.num_padding = batch.num_padding
         return data
+
+    def _seeds(self, batch: MiniBatch, out: Any) -> None:
+        out.input_id = torch.from_numpy(batch.input_id)
+        out.batch_size = batch.num_seeds
+        if batch.num_padding:
+            out.num_padding = batch.num_padding
+        if batch.seed_times is not None:
+            out.seed_time = torch.from_numpy(batch.seed_times)
 
     def _nodes(self, batch: MiniBatch, owner: NodeType, out: Any) -> None:
         n_id = batch.nodes(owner.name)
@@ -117,7 +131,11 @@ class Collator:
         if not any(meta.name == "x" for meta in columns):
             out.num_nodes = len(n_id)
         out.n_id = torch.from_numpy(n_id)
-        out.num_sampled_nodes = batch.num_sampled_nodes(owner.name)
+        subgraphs = batch.subgraphs(owner.name)
+        if subgraphs is not None:
+            out.batch = torch.from_numpy(subgraphs)
+        if self._by_hop:
+            out.num_sampled_nodes = batch.num_sampled_nodes(owner.name)
 
     def _edges(self, batch: MiniBatch, owner: EdgeType, out: Any) -> None:
         triple = owner.triple
@@ -131,4 +149,5 @@ class Collator:
         edge_ids = batch.edge_ids(triple)
         if edge_ids is not None:
             out.e_id = torch.from_numpy(edge_ids)
-        out.num_sampled_edges = batch.num_sampled_edges(triple)
+        if self._by_hop:
+            out.num_sampled_edges = batch.num_sampled_edges(triple)

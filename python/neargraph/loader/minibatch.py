@@ -24,10 +24,11 @@ class MiniBatch:
     Attributes:
         input_type: Node type of the seeds.
         input_id: Place of each seed in the loader's input (node ids for masks and splits), [s].
+        places: Place of each seed in the loader's input, [s].
         num_padding: Seeds at the end that only fill the batch (distributed tails); usually 0.
     """
 
-    __slots__ = ("_core", "_schema", "input_id", "input_type", "num_padding")
+    __slots__ = ("_core", "_schema", "input_id", "input_type", "num_padding", "places")
 
     def __init__(
         self,
@@ -35,13 +36,13 @@ class MiniBatch:
         schema: Schema,
         input_type: NodeType,
         input_id: NDArray[np.int64],
-        num_padding: int = 0,
     ) -> None:
         self._core = core
         self._schema = schema
         self.input_type = input_type.name
         self.input_id = input_id
-        self.num_padding = num_padding
+        self.num_padding = 0
+        self.places = input_id
 
     @property
     def num_seeds(self) -> int:
@@ -72,6 +73,29 @@ class MiniBatch:
     def weights(self, edge_type: EdgeName = None) -> NDArray[np.float32] | None:
         """Edge weights, [e]; None where the type has none."""
         return self._core.weights(self._schema.edge_type(edge_type).index)
+
+    def subgraphs(self, node_type: str | None = None) -> NDArray[np.int64] | None:
+        """The subgraph that each node belongs to, [n]; None where all seeds share one. PyG calls it
+        batch."""
+        return self._core.subgraphs(self._schema.node_type(node_type).index)
+
+    @property
+    def targets(self) -> NDArray[np.int64]:
+        """Local ids of both ends of the links that a batch is made around: first the sources, then
+        the destinations, each with negative ones behind the others; empty where seeds are nodes."""
+        return self._core.targets
+
+    @property
+    def seed_times(self) -> NDArray[np.int64] | None:
+        """The time up to which each seed sees the graph, [s]; None unless sampling looks at
+        times."""
+        return self._core.seed_times
+
+    @property
+    def visits(self) -> tuple[NDArray[np.int64], NDArray[np.float32]] | None:
+        """Edges that are no edges of the store: local ids of both ends, [2, e], and the share of
+        the visits, [e]; None where no walks were made."""
+        return self._core.visits
 
     def num_sampled_nodes(self, node_type: str | None = None) -> list[int]:
         """New nodes per hop, seeds as hop 0, [hops + 1]."""

@@ -9,37 +9,22 @@ from collections.abc import Callable
 from typing import Any
 
 from neargraph._optional import torch_for
-from neargraph.dtypes import XFormat, dtype_name
+from neargraph.dtypes import XFormat
 from neargraph.exceptions import UnsupportedArgument
 
 with torch_for("NeighborLoader", "; NeighborSampler needs neither"):
     import torch
-    import torch_geometric  # noqa: F401
 
 from neargraph.loader.collate import Collator
-from neargraph.loader.copying import copy_stage
-from neargraph.loader.epochs import EpochLoader
 from neargraph.loader.methods import method_by_attr
-from neargraph.loader.options import Compiled, ReadOptions, check_count
-from neargraph.loader.pipeline import Pipeline
-from neargraph.loader.refused import refuse_unsupported
-from neargraph.loader.sampler import Attrs, NeighborSampler, check_x
-from neargraph.loader.seeds import SeedPlan, resolve_input_nodes
-from neargraph.loader.workers import BatchSource, WorkerPool
+from neargraph.loader.options import Compiled
+from neargraph.loader.sampler import Attrs, NeighborSampler
+from neargraph.loader.sampling import LoaderOptions, SamplingLoader
+from neargraph.loader.seeds import resolve_input_nodes, with_given
 from neargraph.reader import Reader
-from neargraph.schema import Schema
-
-# What DataLoader has for its processes, and what it does without.
-_WORKER_OPTIONS: dict[str, Any] = {
-    "multiprocessing_context": None,
-    "persistent_workers": False,
-    "prefetch_factor": None,
-    "worker_init_fn": None,
-    "timeout": 0,
-}
 
 
-class NeighborLoader(EpochLoader):
+class NeighborLoader(SamplingLoader):
     """Mini-batches of sampled neighbourhoods, as `torch_geometric.data.Data` or `HeteroData`.
 
     Each batch has ``x``, ``y`` and all other node tensors [n, ...], ``edge_index`` [2, e], edge
@@ -53,6 +38,20 @@ class NeighborLoader(EpochLoader):
         num_neighbors: Neighbours per node and hop, as a list or by edge type; -1 takes all.
         input_nodes: ``"train"`` / ``"val"`` / ``"test"``, ids [n], a boolean mask [num_nodes],
             None for all nodes, a node type, or (node type, any of these).
+        input_time: The time of each seed, int64 [number of seeds]; None takes the times of the
+            seeds, where `time_attr` names times of nodes.
+        input_id: What ``batch.input_id`` says of each seed, int64 [number of seeds]; None gives
+            the node id for masks and splits, and else the place in `input_nodes`.
+        disjoint: Give each seed a subgraph of its own: ``batch.batch`` [n] says which. A node that
+            two seeds reach is there twice.
+        time_attr: Sample nothing that is later than its seed (``batch.seed_time``): the name of an
+            int64 node tensor, or ``"edge_time"`` for the times of edges. Implies `disjoint`.
+        temporal_strategy: With `time_attr`, draw ``"uniform"`` among the neighbours that are not
+            later, or take the ``"last"`` ones.
+        subgraph_type: ``"directional"`` gives the edges that were drawn, ``"bidirectional"`` each
+            of them in both directions, ``"induced"`` all edges between the nodes; the last two
+            without counts per hop of edges, as in PyG.
+        directed: PyG's older word: False asks for ``subgraph_type="induced"``.
         batch_size: Seeds of a global batch; each of `world_size` ranks gets its equal part.
         shuffle: Permute the seeds anew in every epoch, keyed by `seed`.
         seed: Seed of the order and of all draws.
@@ -125,7 +124,14 @@ class NeighborLoader(EpochLoader):
         data: Reader,
         num_neighbors: Any,
         input_nodes: Any = None,
+        input_time: Any = None,
         *,
+        input_id: Any = None,
+        disjoint: bool = False,
+        time_attr: str | None = None,
+        temporal_strategy: str = "uniform",
+        subgraph_type: Any = "directional",
+        directed: bool = True,
         batch_size: int = 1,
         shuffle: bool = False,
         seed: int = 0,
@@ -155,63 +161,62 @@ class NeighborLoader(EpochLoader):
         device: torch.device | str | None = None,
         **kwargs: Any,
     ) -> None:
-        _check_data(data)
-        workers = _take_workers(num_workers, kwargs)
-        ahead: dict[str, Any] = {"reading": reading, "window": window, "two_phase": two_phase}
-        ahead |= {"prefetch": prefetch, "threads": threads, "temporary_writes": temporary_writes}
-        options = ReadOptions(compiled=compiled, **ahead)
-        options.check_workers(num_workers)
-        super().__init__(copy_stage(pin_memory, device))
-        snapshot = data.snapshot()
-        x_read, x_cast = _split_x_dtype(snapshot.schema, x_dtype)
-        how: dict[str, Any] = {"replace": replace, "dependent_batches": dependent_batches}
-        how |= {"method": method_by_attr(method, weight_attr), "layout": layout}
-        rows: dict[str, Any] = {"attrs": attrs, "x_dtype": x_read, "x_format": x_format}
-        rows["check_rows"] = check_rows
-        sampler = NeighborSampler(snapshot, num_neighbors, seed=seed, **how, **rows)
-        check_x(snapshot.schema, sampler.tensors, x_dtype)
-        if num_workers:
-            snapshot.share()
-        inputs = resolve_input_nodes(snapshot, input_nodes)
-        plan = SeedPlan(
-            num_seeds=len(inputs),
-            batch_size=batch_size,
-            shuffle=shuffle,
-            seed=seed,
-            drop_last=drop_last,
-            pad=pad and not drop_last and world_size > 1,
-            rank=rank,
-            world_size=world_size,
+        options = LoaderOptions.take(
+            type(self).__name__,
+            {
+                "batch_size": batch_size,
+                "shuffle": shuffle,
+                "seed": seed,
+                "drop_last": drop_last,
+                "rank": rank,
+                "world_size": world_size,
+                "pad": pad,
+                "attrs": attrs,
+                "x_dtype": x_dtype,
+                "x_format": x_format,
+                "transform": transform,
+                "prefetch": prefetch,
+                "threads": threads,
+                "reading": reading,
+                "window": window,
+                "two_phase": two_phase,
+                "temporary_writes": temporary_writes,
+                "compiled": compiled,
+                "check_rows": check_rows,
+                "layout": layout,
+                "num_workers": num_workers,
+                "pin_memory": pin_memory,
+                "device": device,
+                **kwargs,
+            },
         )
-        collator = Collator(sampler.schema, sampler.tensors, x_cast)
-        self._source = BatchSource(sampler, inputs, plan, collator, transform)
-        if num_workers:
-            self._pool = WorkerPool(self._source, num_workers, workers)
-        else:
-            self._pipeline = Pipeline(sampler, inputs, plan, options, goes_on=True)
-
-    @property
-    def batch_size(self) -> int:
-        """Seeds of a global batch."""
-        return self._source.plan.batch_size
-
-    def chosen(self) -> dict[str, Any] | None:
-        """How rows are read ahead: policy, window, phases, rows in memory, expected reads and
-        bytes a batch; of compiled epochs how many take turns, and what of the memory is for what.
-        None before the first batch, or where nothing is read ahead."""
-        return self._pipeline.chosen() if self._pipeline is not None else None
-
-    def _settings(self) -> dict[str, Any]:
-        sampler = self._source.sampler
-        epochs = None if self._pipeline is None else self._pipeline.epochs
-        return {
-            "fanouts": sampler.fanouts,
-            "replace": sampler.replace,
-            "method": sampler.method,
-            "dependent_batches": sampler.dependent_batches,
-            "input_nodes": self._source.inputs.digest(),
-            "compiled": None if epochs is None else ",".join(map(str, epochs)),
-        }
+        super().__init__(data, options)
+        if input_time is not None and time_attr is None:
+            raise UnsupportedArgument(
+                "input_time has no effect without time_attr; name the attribute that holds the "
+                "times of the graph, or leave input_time out"
+            )
+        snapshot = data.snapshot()
+        rows, x_cast = options.rows(snapshot.schema)
+        sampler = NeighborSampler(
+            snapshot,
+            num_neighbors,
+            seed=seed,
+            replace=replace,
+            method=method_by_attr(method, weight_attr),
+            dependent_batches=dependent_batches,
+            disjoint=disjoint,
+            time_attr=time_attr,
+            temporal_strategy=temporal_strategy,
+            subgraph_type=subgraph_type if directed else "induced",
+            **rows,
+        )
+        inputs = resolve_input_nodes(snapshot, input_nodes)
+        inputs = with_given(inputs, times=input_time, input_id=input_id)
+        sampler.check_seed_times(inputs)
+        by_hop = sampler.shape.subgraph == "directional"
+        collator = Collator(sampler.schema, sampler.tensors, x_cast, by_hop=by_hop)
+        self._start(sampler, inputs, collator, options)
 
     def __repr__(self) -> str:
         source = self._source
@@ -219,46 +224,3 @@ class NeighborLoader(EpochLoader):
             f"NeighborLoader({self.snapshot.path!r}, num_neighbors={source.sampler.fanouts}, "
             f"seeds={len(source.inputs):,}, batch_size={self.batch_size})"
         )
-
-
-def _check_data(data: Any) -> None:
-    if not isinstance(data, Reader):
-        raise TypeError(
-            "data must be what neargraph.open returns, or a snapshot of it, got "
-            f"{type(data).__name__}; neargraph.from_pyg writes Data and HeteroData to a store"
-        )
-
-
-def _take_workers(num_workers: int, given: dict[str, Any]) -> dict[str, Any]:
-    """What is given for processes; refuses it where there are none, and all that is not taken."""
-    workers = {k: given.pop(k) for k in _WORKER_OPTIONS if k in given}
-    refuse_unsupported(given)
-    check_count("num_workers", num_workers, 0)
-    if num_workers and given.get("filter_per_worker") is False:
-        raise UnsupportedArgument(
-            "filter_per_worker=False reads rows in the main process; with num_workers each "
-            "process reads those of its batches; leave one of them out"
-        )
-    for name, value in workers.items():
-        if not num_workers and value != _WORKER_OPTIONS[name]:
-            raise UnsupportedArgument(
-                f"{name}={value!r} is for processes, and num_workers is 0; leave it out, or give "
-                "num_workers"
-            )
-    return workers
-
-
-def _split_x_dtype(
-    schema: Schema, x_dtype: torch.dtype | str | None
-) -> tuple[str | None, torch.dtype | None]:
-    """What the store reads ``x`` as, and what torch makes of it after that."""
-    if x_dtype is None:
-        return None, None
-    name = dtype_name(x_dtype)
-    found = [t for owner in schema.node_types for t in owner.tensors if t.name == "x"]
-    # What the store cannot convert, such as integers, torch does.
-    if isinstance(x_dtype, torch.dtype) and not all(t.is_number for t in found):
-        return None, x_dtype
-    if isinstance(x_dtype, torch.dtype) and name not in ("f32", "f16", "bf16"):
-        return None, x_dtype
-    return name, None

@@ -11,15 +11,6 @@ from neargraph.exceptions import UnsupportedArgument
 _ARGUMENTS: dict[str, tuple[tuple[Any, ...], str]] = {
     "is_sorted": ((True, False), "lists are sorted as the store keeps them; give True or False"),
     "filter_per_worker": ((None, True, False), "give True, False or None"),
-    "temporal_strategy": (("uniform",), "temporal sampling is not built; leave it out"),
-    "directed": ((True,), "neighbour lists are sampled as directed edges; drop the argument"),
-    "subgraph_type": (
-        ("directional",),
-        "only sampled edges are returned; read others with store.snapshot().neighbors",
-    ),
-    "disjoint": ((False,), "use batch_size=1 for one subgraph per seed"),
-    "input_time": ((None,), "temporal sampling is not built; filter on batch.edge_time"),
-    "time_attr": ((None,), "temporal sampling is not built; filter on batch.edge_time"),
     "neighbor_sampler": ((None,), "give it to torch_geometric.loader.NeighborLoader instead"),
     "transform_sampler_output": ((None,), "use transform=, which gets the whole batch"),
     "custom_cls": ((None,), "use transform= to build another class"),
@@ -30,11 +21,10 @@ _ARGUMENTS: dict[str, tuple[tuple[Any, ...], str]] = {
     "dataset": ((None,), "give the store as data"),
     "in_order": ((True,), "batches come in order"),
     "pin_memory_device": (("",), "give device="),
-    "input_id": ((None,), "input_id is the place in input_nodes; map it after the fact"),
 }
 
 
-def refuse_unsupported(given: dict[str, Any]) -> None:
+def refuse_unsupported(given: dict[str, Any], loader: str = "NeighborLoader") -> None:
     """Checks the remaining keyword arguments of a loader.
 
     Raises:
@@ -43,7 +33,7 @@ def refuse_unsupported(given: dict[str, Any]) -> None:
     """
     for name, value in given.items():
         if name not in _ARGUMENTS:
-            raise TypeError(f"NeighborLoader got an unexpected keyword argument {name!r}")
+            raise TypeError(f"{loader} got an unexpected keyword argument {name!r}")
         harmless, instead = _ARGUMENTS[name]
         plain = getattr(value, "value", value)
         if not any(plain is h or _equal(plain, h) for h in harmless):

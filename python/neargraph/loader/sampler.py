@@ -24,6 +24,7 @@ from neargraph.loader.minibatch import MiniBatch
 from neargraph.loader.options import Compiled, ReadOptions
 from neargraph.loader.pipeline import BY_ITSELF, Pipeline
 from neargraph.loader.seeds import InputNodes, SeedPlan, resolve_input_nodes
+from neargraph.loader.shape import resolve_shape, turned_round
 from neargraph.reader import Reader, as_ids
 from neargraph.schema import EdgeType, Kind, NodeType, Schema
 from neargraph.splits import SPLITS, split_columns
@@ -62,10 +63,19 @@ class NeighborSampler:
             `neargraph compile --layout direct`), or the path of such a file, each by itself:
             `reading` is ``"direct"``, too. Tensors that it does not have come from the store. The
             batches are the same.
+        disjoint: Give each seed a subgraph of its own (`MiniBatch.subgraphs`); a node that two
+            seeds reach is there twice. Subgraphs that reach a node at the same time draw the same
+            neighbours of it.
+        time_attr: Sample nothing that is later than its seed: the name of an int64 node tensor, or
+            ``"edge_time"`` (or ``"time"``) for the times of edges. Implies `disjoint`.
+        temporal_strategy: With `time_attr`, draw ``"uniform"`` among the neighbours that are not
+            later, or take the ``"last"`` ones.
+        subgraph_type: ``"directional"`` gives the edges that were drawn, ``"bidirectional"`` each
+            of them in both directions, ``"induced"`` all edges between the nodes.
 
     Raises:
         CompiledMismatch: There is no direct layout of this version.
-        NameNotFound: `fanouts` or `attrs` name something the store does not have.
+        NameNotFound: `fanouts`, `attrs` or `time_attr` name something the store does not have.
         UnsupportedArgument: ``x`` cannot be read as `x_dtype`, or neighbours not be drawn by
             `method`.
         ValueError: Bad fanouts.
@@ -90,6 +100,10 @@ class NeighborSampler:
         x_format: XFormat = "dense",
         check_rows: bool = False,
         layout: str = "paged",
+        disjoint: bool = False,
+        time_attr: str | None = None,
+        temporal_strategy: str = "uniform",
+        subgraph_type: Any = "directional",
     ) -> None:
         if not 0 <= seed < 2**64:
             raise ValueError(f"seed must be in 0 ... 2^64 - 1, got {seed}")
@@ -101,15 +115,28 @@ class NeighborSampler:
         self.replace = replace
         self.method = method
         self.dependent_batches = dependent_batches
+        self.shape = resolve_shape(
+            self.schema,
+            disjoint=disjoint,
+            time_attr=time_attr,
+            temporal_strategy=temporal_strategy,
+            subgraph_type=subgraph_type,
+        )
         self.layout = check_layout(layout, method)
+        if self.layout == "direct" and not self.shape.is_plain:
+            raise UnsupportedArgument(
+                "layout='direct' serves batches in which all seeds share one subgraph; use "
+                "layout='paged' for disjoint, temporal, bidirectional and induced ones"
+            )
         if self.layout == "direct" and self.schema.edge_types != schema.edge_types:
             raise UnsupportedArgument(
                 f"fanouts name a kept reverse, of {self.schema.names}, and the direct layout does "
                 "not have it; use layout='paged'"
             )
         # Says at once what the store cannot be sampled by.
-        _core.Sampler(self.snapshot.version, self.fanouts, self._method(), seed, [])
+        self._make([])
         self.tensors = resolve_attrs(self.schema, attrs)
+        self._check_turned()
         check_x(self.schema, self.tensors, x_dtype, x_format)
         self._columns = [
             (*tensor, _column(self.schema, tensor, x_dtype, x_format)) for tensor in self.tensors
@@ -122,9 +149,51 @@ class NeighborSampler:
         self._local: ProcessLocal[_core.Sampler] = ProcessLocal(self._build)
 
     def _build(self) -> _core.Sampler:
-        settings = (self.fanouts, self._method(), self.seed, self._columns)
-        core = _core.Sampler(self.snapshot.version, *settings)
+        core = self._make(self._columns)
         return core if self._direct is None else core.with_direct(*self._direct)
+
+    def _make(self, columns: list[Any]) -> _core.Sampler:
+        version = self.snapshot.version
+        settings = (self.fanouts, self._method(), self.seed, columns)
+        shape = self.shape.core(self.schema, version, self._spread())
+        return _core.Sampler(version, *settings, shape, self._links(), self._roots())
+
+    def _spread(self) -> _core.Spread | None:
+        """How batches grow from their seeds, if not by hops."""
+        return None
+
+    def _roots(self) -> _core.Roots | None:
+        """The seeds that are drawn for each batch."""
+        return None
+
+    def _links(self) -> _core.Links | None:
+        """The links that batches are made around."""
+        return None
+
+    def check_seed_times(self, inputs: InputNodes) -> None:
+        """Refuses seeds without a time where sampling looks at times."""
+        times = self.shape.node_times
+        if self.shape.times is None or inputs.times is not None:
+            return
+        if times is None or times[inputs.node_type.index] is None:
+            raise UnsupportedArgument(
+                f"seeds of type {inputs.node_type.name!r} have no times of their own; give a time "
+                "for each of them in input_time"
+            )
+
+    def _check_turned(self) -> None:
+        """Refuses tensors of edges that are turned round into another type, where their ids mean
+        nothing."""
+        if self.shape.subgraph != "bidirectional":
+            return
+        for kind, index, name in self.tensors:
+            if kind == "edge" and (owner := self.schema.edge_type_at(index)) is not turned_round(
+                self.schema, owner
+            ):
+                raise UnsupportedArgument(
+                    f"subgraph_type='bidirectional' joins {owner.triple!r} with another edge type, "
+                    f"so {name!r} of its edges cannot be read; leave it out of attrs"
+                )
 
     def _method(self) -> _core.Method:
         options = {"replace": self.replace, "dependent_batches": self.dependent_batches}
@@ -241,9 +310,9 @@ class NeighborSampler:
 
     def fetch(self, inputs: InputNodes, plan: SeedPlan, train_epoch: int, batch: int) -> MiniBatch:
         """Batch `batch` alone, in this thread; the same bytes as a `Pipeline` gives."""
-        seeds = inputs.nodes(plan.places(train_epoch, batch, batch + 1))
-        given, stream = [(inputs.node_type.index, seeds)], plan.stream(train_epoch, batch)
-        core = with_room(self.snapshot.version, lambda: self.core.sample(given, stream))
+        places, stream = plan.places(train_epoch, batch, batch + 1), plan.stream(train_epoch, batch)
+        seeds = inputs.at(places)
+        core = with_room(self.snapshot.version, lambda: self.core.make(seeds, stream))
         return self.wrap(core, inputs, plan, (train_epoch, batch), lambda: BY_ITSELF)
 
     def wrap(
@@ -258,8 +327,10 @@ class NeighborSampler:
         train_epoch, batch = number
         if self._check is not None:
             self._check_rows(core, f"batch {batch} of epoch {train_epoch}", describe())
-        input_id = inputs.input_id(plan.places(train_epoch, batch, batch + 1))
-        return MiniBatch(core, self.schema, inputs.node_type, input_id, plan.padding(batch))
+        places = plan.places(train_epoch, batch, batch + 1)
+        made = MiniBatch(core, self.schema, inputs.node_type, inputs.input_id(places))
+        made.places, made.num_padding = places, plan.padding(batch)
+        return made
 
     def _check_rows(self, core: _core.MiniBatch, name: str, how: str) -> None:
         if self._check is not None:

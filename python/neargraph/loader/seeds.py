@@ -5,7 +5,7 @@ train_epoch, batch), so that a resumed epoch, a worker and another rank agree.
 """
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -25,20 +25,28 @@ SeedPlan = _core.SeedPlan
 class InputNodes:
     """The seeds of a loader: `ids` of one node type, or all its nodes but the `dead` ones.
 
-    `by_node` tells that PyG's input_id is the node id (masks, splits) and not the place in `ids`.
+    `by_node` tells that PyG's input_id is the node id (masks, splits) and not the place in `ids`;
+    `named` has other ones. `times` has the time of each seed, where that is not its node's.
     """
 
     node_type: NodeType
     ids: NDArray[np.int64] | None
     by_node: bool
     dead: NDArray[np.int64] | None = None
+    times: NDArray[np.int64] | None = None
+    named: NDArray[np.int64] | None = None
 
     def __len__(self) -> int:
         return self.node_type.num_nodes_live if self.ids is None else len(self.ids)
 
     def core(self) -> _core.Inputs:
         """The same for the compiled core."""
-        return _core.Inputs(self.node_type.index, self.ids, self.dead)
+        return _core.Inputs(self.node_type.index, self.ids, self.dead, self.times)
+
+    def at(self, places: NDArray[np.int64]) -> _core.Inputs:
+        """Those at `places` alone."""
+        times = None if self.times is None else self.times[places]
+        return _core.Inputs(self.node_type.index, self.nodes(places), None, times)
 
     def nodes(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
         """Node ids at `places`."""
@@ -52,18 +60,56 @@ class InputNodes:
 
     def input_id(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
         """PyG's input_id at `places`."""
+        if self.named is not None:
+            return self.named[places]
         return self.nodes(places) if self.by_node else places
 
     def digest(self) -> str:
         """A short text that differs where type or ids differ."""
+        timed = "" if self.times is None else f":at:{digest_of(self.times)}"
         if self.ids is not None:
-            return f"{self.node_type.name}:{len(self.ids)}:{_hash(self.ids)}"
+            return f"{self.node_type.name}:{len(self.ids)}:{digest_of(self.ids)}{timed}"
         all_nodes = f"{self.node_type.name}:all"
-        return all_nodes if self.dead is None else f"{all_nodes}:but:{_hash(self.dead)}"
+        return (
+            all_nodes if self.dead is None else f"{all_nodes}:but:{digest_of(self.dead)}"
+        ) + timed
 
 
-def _hash(ids: NDArray[np.int64]) -> str:
+def digest_of(ids: NDArray[np.int64]) -> str:
+    """A short text that differs where the numbers differ."""
     return hashlib.blake2b(np.ascontiguousarray(ids).data, digest_size=8).hexdigest()
+
+
+def with_given(
+    inputs: InputNodes, *, times: Any = None, input_id: Any = None, name: str = "input_time"
+) -> InputNodes:
+    """The same seeds with what a user gives for each of them.
+
+    Raises:
+        ValueError: Not one for each seed.
+    """
+    if times is not None:
+        inputs = replace(inputs, times=one_for_each(name, times, len(inputs)))
+    if input_id is not None:
+        inputs = replace(inputs, named=one_for_each("input_id", input_id, len(inputs)))
+    return inputs
+
+
+def one_for_each(name: str, given: Any, count: int) -> NDArray[np.int64]:
+    """`given` as int64, one for each of `count` seeds.
+
+    Raises:
+        ValueError: It has another length, or holds no whole numbers.
+    """
+    array = np.asarray(given)
+    if array.shape != (count,):
+        raise ValueError(
+            f"{name} needs one value for each of {count} seeds, shape [{count}]; got shape "
+            f"{list(array.shape)}"
+        )
+    if array.dtype.kind not in "iu":
+        raise ValueError(f"{name} holds whole numbers (int64), got dtype {array.dtype}")
+    return np.ascontiguousarray(array, dtype=np.int64)
 
 
 def resolve_input_nodes(store: Reader, given: Any) -> InputNodes:

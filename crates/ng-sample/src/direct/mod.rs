@@ -18,7 +18,7 @@ use self::rows::{Own, Rows, Staged};
 use crate::admission::{Admit, Growing, Stage};
 use crate::clock::Work;
 use crate::columns::Columns;
-use crate::compact::{CompactNodes, CompactSample};
+use crate::compact::{CompactNodes, CompactSample, Extras};
 use crate::draw::{BatchKey, Source};
 use crate::hops::{Expanding, Hops};
 use crate::ids::{Id, Ids};
@@ -49,6 +49,10 @@ impl Direct {
             ));
         }
         spec.method.check(Source::Sections)?;
+        if !spec.is_plain() {
+            let what = "the direct layout serves neighbourhoods of nodes that share one subgraph";
+            return Err(DirectError::OnlyPaged(what.into()).into());
+        }
         if !spec.draws_from_first_alone() {
             let what = "the direct layout has one edge type, and fanouts name a second";
             return Err(DirectError::OnlyPaged(what.into()).into());
@@ -140,7 +144,7 @@ impl Direct {
         }
         let _held = admit(Stage::Topology, hops.compact_bytes(ends))?;
         let (nodes, edges) = hops.compact(ends);
-        Ok((known, CompactSample { nodes, edges, _held }))
+        Ok((known, CompactSample { nodes, edges, extras: Extras::default(), _held }))
     }
 
     /// Rows of all nodes, and ids: those of the nodes that hops went through are there, the others

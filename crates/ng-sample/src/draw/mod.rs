@@ -5,10 +5,11 @@
 //! piece by piece. A new method is a file here, a variant of [`Rule`] or of [`ByEntry`], and a row
 //! of the table in `method.rs`. What must not live here: where lists are, hops, numbering.
 //! Invariant: what is chosen depends on the list, the fanout and the key alone: not on where the
-//! list comes from, in which pieces, or on other lists. Induced subgraphs depend on the seeds as
-//! well.
+//! list comes from, in which pieces, or on other lists. What is looked for among the entries of a
+//! list, and up to which time, the caller says.
 
-mod induced;
+mod among;
+mod dated;
 mod labor;
 mod method;
 mod piece;
@@ -17,10 +18,12 @@ mod weighted;
 
 use ng_types::{DrawKey, EdgeTypeId, NodeId, NodeTypeId};
 
+pub(crate) use self::dated::{Dated, Dates};
 use self::labor::Labor;
 pub use self::method::{METHODS, Method, MethodRow, Needs, Source};
-pub(crate) use self::piece::{Piece, Sources, Weights};
+pub(crate) use self::piece::{Piece, Sources, Times, Weights};
 pub(crate) use self::uniform::Uniform;
+pub(crate) use self::weighted::exponential;
 use self::weighted::{BadWeight, Weighted};
 use crate::SampleError;
 
@@ -35,6 +38,11 @@ pub(crate) struct BatchKey {
 impl BatchKey {
     pub fn new(seed: u64, stream: u64) -> Self {
         Self { seed, stream, draws: DrawKey::new(seed, stream) }
+    }
+
+    /// The key of draws that depend on the batch alone.
+    pub fn draws(self) -> DrawKey {
+        self.draws
     }
 }
 
@@ -52,7 +60,9 @@ pub(crate) enum Rule {
 pub(crate) enum ByEntry {
     Labor(Labor),
     Weighted(Weighted),
-    Induced,
+    /// Entries that somebody looks for.
+    Among,
+    Dated(Dated),
 }
 
 /// What a choice has to know beside the rule.
@@ -60,8 +70,21 @@ pub(crate) enum ByEntry {
 pub(crate) struct Around<'a> {
     /// Names the edge type where an entry is refused.
     pub relation: &'a str,
-    /// Whether a node is in the batch already.
-    pub is_in_batch: &'a dyn Fn(NodeId) -> bool,
+    /// Whether somebody looks for an entry.
+    pub is_wanted: &'a IsWanted<'a>,
+    /// Up to when lists are drawn from, by the times of their sources.
+    pub dates: Option<Dates<'a>>,
+}
+
+/// Whether somebody looks for an entry: which of the lists it is in, its source, and its time where
+/// the edge type keeps times.
+pub(crate) type IsWanted<'a> = dyn Fn(usize, NodeId, Option<i64>) -> bool + 'a;
+
+impl Around<'_> {
+    /// Nothing but a name.
+    pub fn nothing(relation: &str) -> Around<'_> {
+        Around { relation, is_wanted: &|_, _, _| false, dates: None }
+    }
 }
 
 impl Rule {
@@ -79,7 +102,7 @@ impl Rule {
             fanout => u32::try_from(fanout).ok(),
         };
         Some(match (method, fanout) {
-            (Method::Induced, _) => Self::Entries(ByEntry::Induced),
+            (Method::Induced, _) => Self::Entries(ByEntry::Among),
             // All of a list is the same for all methods that draw.
             (_, None) => Self::Positions(Uniform { key, edge_type, fanout, replace: false }),
             (Method::Uniform { replace }, _) => {
@@ -111,7 +134,7 @@ impl ByEntry {
     /// What it has to see of a list.
     pub fn needs(self) -> Needs {
         match self {
-            Self::Labor(_) | Self::Induced => Needs::Sources,
+            Self::Labor(_) | Self::Among | Self::Dated(_) => Needs::Sources,
             Self::Weighted(_) => Needs::Weights,
         }
     }
@@ -120,61 +143,70 @@ impl ByEntry {
 /// A choice from lists that are looked at whole, one after the other: [`Choice::begin`], all pieces
 /// of the list in their order, as often as [`Choice::passes`] says, and [`Choice::chosen`].
 pub(crate) struct Choice<'a> {
-    rule: Choosing<'a>,
-    relation: &'a str,
+    rule: Choosing,
+    around: Around<'a>,
+    /// Which of the lists.
+    list: usize,
     destination: NodeId,
     degree: u32,
     chosen: Vec<u32>,
 }
 
-enum Choosing<'a> {
+enum Choosing {
     Labor(Labor),
     Weighted(weighted::Choice),
-    /// Whether a node is in the batch.
-    Induced(&'a dyn Fn(NodeId) -> bool),
+    Among,
+    Dated(dated::Choice),
 }
 
 impl<'a> Choice<'a> {
     pub fn new(rule: ByEntry, around: Around<'a>) -> Self {
-        let Around { relation, is_in_batch } = around;
         let rule = match rule {
             ByEntry::Labor(labor) => Choosing::Labor(labor),
             ByEntry::Weighted(rule) => Choosing::Weighted(weighted::Choice::new(rule)),
-            ByEntry::Induced => Choosing::Induced(is_in_batch),
+            ByEntry::Among => Choosing::Among,
+            ByEntry::Dated(rule) => Choosing::Dated(dated::Choice::new(rule)),
         };
-        Self { rule, relation, destination: 0, degree: 0, chosen: Vec::new() }
+        Self { rule, around, list: 0, destination: 0, degree: 0, chosen: Vec::new() }
     }
 
     /// How often all pieces of a list have to be looked at.
     pub fn passes(&self) -> usize {
         match &self.rule {
-            Choosing::Labor(_) | Choosing::Induced(_) => 1,
+            Choosing::Labor(_) | Choosing::Among => 1,
             Choosing::Weighted(choice) => choice.passes(),
+            Choosing::Dated(choice) => choice.passes(),
         }
     }
 
-    /// Begins with the list of `destination`.
+    /// Begins with list number `list`, that of `destination`.
     #[inline]
-    pub fn begin(&mut self, destination: NodeId, degree: u32) {
-        (self.destination, self.degree) = (destination, degree);
+    pub fn begin(&mut self, list: usize, destination: NodeId, degree: u32) {
+        (self.list, self.destination, self.degree) = (list, destination, degree);
         self.chosen.clear();
-        if let Choosing::Weighted(choice) = &mut self.rule {
-            choice.begin(destination, degree);
+        match &mut self.rule {
+            Choosing::Weighted(choice) => choice.begin(destination, degree),
+            Choosing::Dated(choice) => choice.begin(destination, degree),
+            Choosing::Labor(_) | Choosing::Among => {}
         }
     }
 
     /// Looks at the next piece.
     ///
     /// # Errors
-    /// [`SampleError::Weight`].
+    /// [`SampleError::Weight`]; [`SampleError::Read`] where times of nodes are read.
     #[inline]
     pub fn look(&mut self, piece: Piece<'_>) -> Result<(), SampleError> {
         match &mut self.rule {
             Choosing::Labor(labor) => labor.look(self.degree, piece, &mut self.chosen),
-            Choosing::Induced(is_in_batch) => induced::look(is_in_batch, piece, &mut self.chosen),
-            Choosing::Weighted(choice) => {
-                choice.look(piece).map_err(|bad| refuse(bad, self.relation, self.destination))?;
+            Choosing::Among => {
+                among::look(self.list, self.around.is_wanted, piece, &mut self.chosen);
             }
+            Choosing::Weighted(choice) => {
+                let refused = |bad| refuse(bad, self.around.relation, self.destination);
+                choice.look(piece).map_err(refused)?;
+            }
+            Choosing::Dated(choice) => choice.look(self.list, self.around.dates, piece)?,
         }
         Ok(())
     }
@@ -182,32 +214,35 @@ impl<'a> Choice<'a> {
     /// Appends the positions that may be chosen, as far as the list has been looked at.
     pub fn candidates(&self, to: &mut Vec<u32>) {
         match &self.rule {
-            Choosing::Labor(_) | Choosing::Induced(_) => to.extend_from_slice(&self.chosen),
+            Choosing::Labor(_) | Choosing::Among => to.extend_from_slice(&self.chosen),
             Choosing::Weighted(choice) => to.extend(choice.candidates()),
+            Choosing::Dated(choice) => to.extend(choice.candidates()),
         }
     }
 
     /// The chosen positions in the order of the draws, once all of the list has been looked at.
     #[inline]
     pub fn chosen(&mut self) -> &[u32] {
-        if let Choosing::Weighted(choice) = &mut self.rule {
-            choice.finish(&mut self.chosen);
+        match &mut self.rule {
+            Choosing::Weighted(choice) => choice.finish(&mut self.chosen),
+            Choosing::Dated(choice) => choice.finish(&mut self.chosen),
+            Choosing::Labor(_) | Choosing::Among => {}
         }
         &self.chosen
     }
 
-    /// The positions that are chosen of the list of `destination`, which is there whole.
+    /// The positions that are chosen of list number `list`, which is there whole.
     ///
     /// # Errors
     /// As [`Choice::look`].
     #[inline]
     pub fn of_whole(
         &mut self,
-        destination: NodeId,
-        degree: u32,
+        list: usize,
+        (destination, degree): (NodeId, u32),
         whole: Piece<'_>,
     ) -> Result<&[u32], SampleError> {
-        self.begin(destination, degree);
+        self.begin(list, destination, degree);
         for _ in 0..self.passes() {
             self.look(whole)?;
         }

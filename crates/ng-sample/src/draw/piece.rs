@@ -1,4 +1,4 @@
-//! What a rule sees of a list: sources and weights, as pages or memory have them.
+//! What a rule sees of a list: sources, weights and times, as pages or memory have them.
 
 use ng_store::Packed;
 use ng_types::NodeId;
@@ -10,6 +10,7 @@ pub(crate) struct Piece<'a> {
     pub first: u32,
     pub sources: Sources<'a>,
     pub weights: Weights<'a>,
+    pub times: Times<'a>,
 }
 
 /// The sources of a piece.
@@ -26,7 +27,33 @@ pub(crate) enum Weights<'a> {
     Values(&'a [f32]),
 }
 
+/// The times of a piece; none where the edge type has none.
+#[derive(Clone, Copy)]
+pub(crate) enum Times<'a> {
+    Packed(&'a [[u8; 8]]),
+    Values(&'a [i64]),
+}
+
+impl Times<'_> {
+    /// That of an entry of the piece.
+    pub fn get(&self, at: usize) -> Option<i64> {
+        match self {
+            Self::Packed(packed) => packed.get(at).map(|time| i64::from_le_bytes(*time)),
+            Self::Values(values) => values.get(at).copied(),
+        }
+    }
+}
+
 impl Sources<'_> {
+    /// That of an entry of the piece.
+    #[inline]
+    pub fn get(&self, at: usize) -> NodeId {
+        match self {
+            Self::Packed(packed) => packed.get(at),
+            Self::Ids(ids) => ids[at],
+        }
+    }
+
     pub fn len(&self) -> usize {
         match self {
             Self::Packed(packed) => packed.len(),

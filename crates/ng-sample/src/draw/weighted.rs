@@ -168,6 +168,12 @@ impl Choice {
     }
 }
 
+/// -ln(u) of a number u between 0 and 1: exponentially distributed.
+#[inline]
+pub(crate) fn exponential(bits: u64) -> f64 {
+    -ln(inside_unit(bits))
+}
+
 /// A number of 53 bits in the middle of one of 2^52 parts of 0 ... 1, so neither 0 nor 1.
 #[inline]
 fn inside_unit(bits: u64) -> f64 {

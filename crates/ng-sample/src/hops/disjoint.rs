@@ -8,21 +8,21 @@
 //!
 //! Nodes are numbered by (subgraph, node) in one number: the node in the low bits.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
-use ng_store::{Expansion, ResidentTopology, RowQueue};
+use ng_store::{Expansion, RowQueue};
 use ng_types::{NodeId, NodeTypeId};
 
-use super::memory;
-use super::pages;
-use super::subgraph::{Edges, Expanding, HearNodes, Hops, Step, passing_bytes};
+use super::lists::{Until, Wanted};
+use super::subgraph::{Ends, Expanding, HearNodes, Hops, passing_bytes};
 use crate::admission::{Admit, Growing, Stage};
 use crate::clock::Work;
-use crate::compact::CompactSample;
-use crate::draw::{Around, BatchKey, Rule, Uniform, count};
+use crate::compact::{CompactSample, Extras};
+use crate::draw::{Around, BatchKey, ByEntry, Dated, Dates, Rule, count};
 use crate::ids::Ids;
 use crate::node_map::NodeMap;
-use crate::older::{self, OlderLists};
+use crate::shape::{Temporal, TimesOf};
 use crate::{SampleError, SampleScratch, Sampler};
 
 /// Bits of a node's id; the subgraph is above them.
@@ -41,6 +41,17 @@ pub struct DisjointSeeds<'a> {
     pub ids: &'a [NodeId],
     /// The subgraph of each.
     pub subgraphs: &'a [u32],
+}
+
+/// What subgraphs that are sampled together are asked for.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    pub seeds: &'a [DisjointSeeds<'a>],
+    pub key: BatchKey,
+    /// Up to when each subgraph reaches; empty unless sampling looks at times.
+    pub untils: &'a [i64],
+    /// What is read with the lists.
+    pub rows: Option<&'a Arc<RowQueue>>,
 }
 
 /// Subgraphs side by side: seeds first, then the nodes that each hop has added.
@@ -100,22 +111,28 @@ impl Distinct {
         }
     }
 
-    /// The nodes of the newest `count` ones, each once, and which of them each is.
-    fn of_newest(&self, node_type: usize, count: usize) -> (Vec<NodeId>, Vec<u32>) {
+    /// The lists of the `newest` nodes, each once for each time up to which it is drawn from, and
+    /// which of them each is.
+    fn lists_of(&self, node_type: usize, newest: &[u64], untils: &[i64]) -> ListsOf {
         let (map, places) = (&self.nodes[node_type], &self.places[node_type]);
+        let places = &places[places.len() - newest.len()..];
+        let mut lists = ListsOf::default();
         let mut known = vec![u32::MAX; map.len()];
-        let mut nodes = Vec::with_capacity(count);
-        let newest = places[places.len() - count..].iter();
-        let numbers = newest.map(|place| {
-            let number = &mut known[*place as usize];
+        let mut known_at = HashMap::new();
+        for (place, id) in places.iter().zip(newest) {
+            let until = untils.get((id >> NODE_BITS) as usize).copied();
+            let number = match until {
+                None => &mut known[*place as usize],
+                Some(until) => known_at.entry((*place, until)).or_insert(u32::MAX),
+            };
             if *number == u32::MAX {
-                *number = nodes.len() as u32;
-                nodes.push(map.ids()[*place as usize]);
+                *number = lists.nodes.len() as u32;
+                lists.nodes.push(map.ids()[*place as usize]);
+                lists.untils.extend(until);
             }
-            *number
-        });
-        let numbers = numbers.collect();
-        (nodes, numbers)
+            lists.numbers.push(*number);
+        }
+        lists
     }
 
     fn num_bytes(&self) -> u64 {
@@ -127,12 +144,24 @@ impl Distinct {
     }
 }
 
-/// What was drawn under an edge type, by distinct destination.
+/// Lists that are drawn from.
+#[derive(Default)]
+struct ListsOf {
+    nodes: Vec<NodeId>,
+    /// Up to when each is drawn from; empty unless sampling looks at times.
+    untils: Vec<i64>,
+    /// Which of them each destination has.
+    numbers: Vec<u32>,
+}
+
+/// What was drawn under an edge type.
 struct Drawn {
     edge_type: usize,
     /// Which of the lists each destination has.
     numbers: Vec<u32>,
     found: Expansion,
+    /// Only what is in the subgraph of a destination is an edge of it.
+    is_induced: bool,
 }
 
 impl Sampler {
@@ -140,8 +169,8 @@ impl Sampler {
     /// [`Sampler::sample_hearing`], and `hear` is told of each node once.
     ///
     /// # Errors
-    /// As [`Sampler::sample_hearing`]; [`SampleError::Spec`] if entries are not drawn by position,
-    /// or there are more subgraphs or nodes than numbers for them.
+    /// As [`Sampler::sample_hearing`]; [`SampleError::Spec`] if there are more subgraphs or nodes
+    /// than numbers for them.
     pub fn sample_disjoint(
         &self,
         seeds: &[DisjointSeeds<'_>],
@@ -154,22 +183,23 @@ impl Sampler {
             |_: Stage, bytes: u64| self.snapshot().reserve(bytes).map_err(SampleError::from);
         self.clock().time(Work::Sample, &admit, |admit| {
             let key = BatchKey::new(self.spec().seed, stream);
-            self.disjoint_hops((seeds, key), &mut scratch.disjoint, (hear, rows), admit)
+            let asked = Asked { seeds, key, untils: &[], rows: Some(rows) };
+            self.disjoint_hops(asked, &mut scratch.disjoint, hear, admit)
         })
     }
 
-    fn disjoint_hops(
+    pub(crate) fn disjoint_hops(
         &self,
-        (seeds, key): (&[DisjointSeeds<'_>], BatchKey),
+        asked: Asked<'_>,
         Disjoint { hops, distinct, held }: &mut Disjoint,
-        (hear, rows): (&mut HearNodes<'_>, &Arc<RowQueue>),
+        hear: &mut HearNodes<'_>,
         admit: &Admit<'_>,
     ) -> Result<DisjointSample, SampleError> {
         let catalog = self.snapshot().catalog();
         hops.clear(catalog.node_types.len(), catalog.edge_types.len());
         distinct.clear(catalog.node_types.len());
         let (mut num_seeds, mut lists) = (0, 0);
-        for DisjointSeeds { node_type, ids, subgraphs } in seeds {
+        for DisjointSeeds { node_type, ids, subgraphs } in asked.seeds {
             self.snapshot().check_nodes(*node_type, ids)?;
             num_seeds += ids.len() as u64 * (NodeMap::<u64>::BYTES_PER_NODE + BYTES_PER_NODE);
             held.grow(hops.num_bytes() + distinct.num_bytes() + num_seeds, admit)?;
@@ -191,7 +221,7 @@ impl Sampler {
         hops.end_hop();
         distinct.learn(hops, 0, hear);
         for hop in 0..self.spec().fanouts.hops() {
-            lists += self.disjoint_hop((key, hop), rows, (hops, distinct, held), admit)?;
+            lists += self.disjoint_hop((&asked, hop), (hops, distinct, held), admit)?;
             distinct.learn(hops, hop + 1, hear);
             held.shrink(hops.num_bytes() + distinct.num_bytes());
         }
@@ -205,7 +235,7 @@ impl Sampler {
             nodes.ids = Ids::below(meta.num_nodes, &ids);
         }
         Ok(DisjointSample {
-            sample: CompactSample { nodes, edges, _held },
+            sample: CompactSample { nodes, edges, extras: Extras::default(), _held },
             distinct: distinct.nodes.iter().map(|map| map.ids().to_vec()).collect(),
             places: std::mem::take(&mut distinct.places),
             subgraphs,
@@ -216,79 +246,116 @@ impl Sampler {
     /// Returns how many lists were drawn from.
     fn disjoint_hop(
         &self,
-        turn: (BatchKey, usize),
-        rows: &Arc<RowQueue>,
+        (asked, hop): (&Asked<'_>, usize),
         (hops, distinct, held): (&mut Hops<u64>, &Distinct, &mut Growing),
         admit: &Admit<'_>,
     ) -> Result<u64, SampleError> {
         let (mut all, mut lists, mut passing, mut draws) = (Vec::new(), 0, 0, 0);
         for (edge_type, ends) in self.ends().iter().enumerate() {
-            let Some(rule) = self.rule(turn, edge_type) else { continue };
-            let Expanding { ids, step, edges, .. } = hops.expanding(edge_type, *ends);
+            let Some(rule) = self.dated_rule((asked.key, hop), edge_type) else { continue };
+            let Expanding { ids, sources, step, edges } = hops.expanding(edge_type, *ends);
             if ids.is_empty() {
                 continue;
             }
-            let Rule::Positions(uniform) = rule else {
-                let what =
-                    "subgraphs are sampled together only where entries are drawn by position";
-                return Err(SampleError::Spec(what.into()));
-            };
-            let (nodes, numbers) = distinct.of_newest(ends.destination, ids.len());
+            let ListsOf { nodes, untils, numbers } =
+                distinct.lists_of(ends.destination, ids, asked.untils);
             lists += nodes.len() as u64;
-            let found = match (&self.resident[edge_type], &self.older[edge_type]) {
-                (Some(topology), _) => draw_resident(topology, uniform, &nodes)?,
-                (None, Some(older)) => self.draw_older(older, uniform, &nodes, rows)?,
-                (None, None) => pages::draw(self.snapshot(), uniform, &nodes, Some(rows))?,
-            };
-            for number in &numbers {
+            let wanted = Wanted { edge_type, nodes: &nodes, until: self.until(edge_type, &untils) };
+            // What any of the subgraphs has.
+            let is_wanted = &|_, source, _| distinct.nodes[ends.source].find(source).is_some();
+            let of_nodes = &|nodes: &[NodeId]| self.times_of(ends.source, nodes);
+            let dates = Some(Dates { untils: &untils, of_nodes });
+            let relation = &self.snapshot().catalog().edge_types[edge_type].relation;
+            let around = Around { relation, is_wanted, dates };
+            let found = self.read_lists(wanted, (rule, around), asked.rows, admit)?;
+            let is_induced = matches!(rule, Rule::Entries(ByEntry::Among));
+            for (id, number) in ids.iter().zip(&numbers) {
                 let [start, end] = list(&found, *number);
-                edges.counts.push(count((end - start) as u64)?);
-                step.draws += (end - start) as u64;
+                let subgraph = id & !NODE;
+                let is_edge = |at: &usize| {
+                    !is_induced || sources.find(subgraph | found.sources[*at]).is_some()
+                };
+                let entries = (start..end).filter(is_edge).count() as u64;
+                edges.counts.push(count(entries)?);
+                step.draws += entries;
             }
             passing += passing_bytes(&found);
             draws += step.draws;
-            all.push(Drawn { edge_type, numbers, found });
+            all.push(Drawn { edge_type, numbers, found, is_induced });
         }
         let more = passing + distinct.num_bytes() + draws.saturating_mul(BYTES_PER_NODE);
         held.grow(hops.bytes_for_hop(self.ends(), 0).saturating_add(more), admit)?;
-        for Drawn { edge_type, numbers, found } in all {
-            let Expanding { ids, step, edges, .. } =
-                hops.expanding(edge_type, self.ends()[edge_type]);
-            step.sources.reserve(step.draws as usize);
-            for (id, number) in ids.iter().zip(numbers) {
-                let [start, end] = list(&found, number);
-                let subgraph = id & !NODE;
-                let sources = found.sources[start..end].iter();
-                step.sources.extend(sources.map(|source| subgraph | source));
-                let range = |len: usize| if len == 0 { 0..0 } else { start..end };
-                edges.edge_ids.extend_from_slice(&found.edge_ids[range(found.edge_ids.len())]);
-                edges.times.extend_from_slice(&found.times[range(found.times.len())]);
-                edges.weights.extend_from_slice(&found.weights[range(found.weights.len())]);
-            }
+        for drawn in all {
+            let ends = self.ends()[drawn.edge_type];
+            take(drawn, hops, ends);
         }
         hops.record(self.ends());
         hops.end_hop();
         Ok(lists)
     }
+
+    /// As [`Sampler::rule`], where nodes that sources are have times.
+    fn dated_rule(&self, turn: (BatchKey, usize), edge_type: usize) -> Option<Rule> {
+        let rule = self.rule(turn, edge_type)?;
+        let temporal = self.spec().shape.time.as_ref();
+        let has_times =
+            |temporal: &&Temporal| temporal.of_nodes(self.ends()[edge_type].source).is_some();
+        let (Some(temporal), Rule::Positions(uniform)) = (temporal.filter(has_times), rule) else {
+            return Some(rule);
+        };
+        let (key, edge_type, fanout) = (uniform.key, uniform.edge_type, uniform.fanout);
+        let (replace, takes_last) = (uniform.replace, temporal.takes_last);
+        let dated = Dated { key, edge_type, fanout, replace, takes_last };
+        Some(Rule::Entries(ByEntry::Dated(dated)))
+    }
+
+    /// Up to when lists of an edge type are drawn from, if its edges have times that count.
+    fn until<'a>(&self, edge_type: usize, untils: &'a [i64]) -> Option<Until<'a>> {
+        let temporal = self.spec().shape.time.as_ref()?;
+        let counts = self.snapshot().catalog().edge_types[edge_type].has_time
+            && temporal.times == TimesOf::Edges;
+        counts.then_some(Until { times: untils, takes_last: temporal.takes_last })
+    }
+
+    /// The times of nodes of a type.
+    pub(crate) fn times_of(
+        &self,
+        node_type: usize,
+        nodes: &[NodeId],
+    ) -> Result<Vec<i64>, SampleError> {
+        let temporal = self.spec().shape.time.as_ref();
+        let Some(tensor) = temporal.and_then(|temporal| temporal.of_nodes(node_type)) else {
+            return Ok(vec![i64::MIN; nodes.len()]);
+        };
+        let mut bytes = vec![0; nodes.len() * size_of::<i64>()];
+        self.snapshot().gather(tensor, nodes, &mut bytes)?;
+        Ok(bytes.as_chunks().0.iter().map(|time| i64::from_le_bytes(*time)).collect())
+    }
 }
 
-impl Sampler {
-    /// The draws from lists of which most are in memory.
-    fn draw_older(
-        &self,
-        older: &OlderLists,
-        uniform: Uniform,
-        nodes: &[NodeId],
-        rows: &Arc<RowQueue>,
-    ) -> Result<Expansion, SampleError> {
-        let (to_read, kept): (Vec<NodeId>, Vec<NodeId>) =
-            nodes.iter().partition(|node| older.has_changed(**node));
-        let kept = draw_resident(older.topology(), uniform, &kept)?;
-        if to_read.is_empty() {
-            return Ok(kept);
+/// Puts what was drawn into the columns.
+fn take(drawn: Drawn, hops: &mut Hops<u64>, ends: Ends) {
+    let Drawn { edge_type, numbers, found, is_induced } = drawn;
+    let Expanding { ids, sources: known, step, edges } = hops.expanding(edge_type, ends);
+    step.sources.reserve(step.draws as usize);
+    for (id, number) in ids.iter().zip(numbers) {
+        let [start, end] = list(&found, number);
+        let subgraph = id & !NODE;
+        if !is_induced {
+            let range = |len: usize| if len == 0 { 0..0 } else { start..end };
+            step.sources.extend(found.sources[start..end].iter().map(|id| subgraph | id));
+            edges.edge_ids.extend_from_slice(&found.edge_ids[range(found.edge_ids.len())]);
+            edges.times.extend_from_slice(&found.times[range(found.times.len())]);
+            edges.weights.extend_from_slice(&found.weights[range(found.weights.len())]);
+            continue;
         }
-        let read = pages::draw(self.snapshot(), uniform, &to_read, Some(rows))?;
-        Ok(older::merged(older, nodes, &kept, &read))
+        let is_edge = |at: &usize| known.find(subgraph | found.sources[*at]).is_some();
+        for at in (start..end).filter(is_edge) {
+            step.sources.push(subgraph | found.sources[at]);
+            edges.edge_ids.extend(found.edge_ids.get(at));
+            edges.times.extend(found.times.get(at));
+            edges.weights.extend(found.weights.get(at));
+        }
     }
 }
 
@@ -296,26 +363,4 @@ impl Sampler {
 #[inline]
 fn list(found: &Expansion, number: u32) -> [usize; 2] {
     [found.offsets[number as usize], found.offsets[number as usize + 1]]
-}
-
-/// The draws from lists in memory, as the store gives them.
-fn draw_resident(
-    topology: &ResidentTopology,
-    uniform: Uniform,
-    nodes: &[NodeId],
-) -> Result<Expansion, SampleError> {
-    let (mut step, mut edges) = (Step::<u64>::default(), Edges::default());
-    let (rule, around) =
-        (Rule::Positions(uniform), Around { relation: "", is_in_batch: &|_| false });
-    memory::plan(topology, (rule, around), nodes, &mut step, &mut edges)?;
-    memory::take(topology, rule, nodes, &mut step, &mut edges);
-    let Edges { counts, edge_ids, times, weights, .. } = edges;
-    let mut offsets = Vec::with_capacity(counts.len() + 1);
-    offsets.push(0);
-    let mut end = 0;
-    offsets.extend(counts.iter().map(|count| {
-        end += *count as usize;
-        end
-    }));
-    Ok(Expansion { offsets, sources: step.sources, edge_ids, times, weights })
 }

@@ -12,7 +12,9 @@ use ng_store::{Packed, ResidentTopology, from_three};
 
 use super::{Edges, Step};
 use crate::SampleError;
-use crate::draw::{Around, ByEntry, Choice, Needs, Piece, Rule, Sources, Uniform, Weights, count};
+use crate::draw::{
+    Around, ByEntry, Choice, Needs, Piece, Rule, Sources, Times, Uniform, Weights, count,
+};
 use crate::ids::Id;
 
 /// Destinations whose positions are held at a time.
@@ -30,7 +32,11 @@ fn places(uniform: &Uniform, draws: u64) -> u64 {
 }
 
 /// Appends where the list of each of `ids` begins, and how long it is.
-fn find_lists<I: Id>(topology: &ResidentTopology, ids: &[I], lists: &mut Vec<(u64, u64)>) {
+pub(super) fn find_lists<I: Id>(
+    topology: &ResidentTopology,
+    ids: &[I],
+    lists: &mut Vec<(u64, u64)>,
+) {
     let offsets = topology.offsets();
     lists.extend(ids.iter().map(|id| {
         let node = id.get() as usize;
@@ -49,6 +55,17 @@ pub(super) fn plan<I: Id>(
     edges: &mut Edges,
 ) -> Result<u64, SampleError> {
     find_lists(topology, ids, &mut step.lists);
+    plan_found(topology, (rule, around), ids, step, edges)
+}
+
+/// The same for parts of lists that were looked up.
+pub(super) fn plan_found<I: Id>(
+    topology: &ResidentTopology,
+    (rule, around): (Rule, Around<'_>),
+    ids: &[I],
+    step: &mut Step<I>,
+    edges: &mut Edges,
+) -> Result<u64, SampleError> {
     edges.counts.reserve(ids.len());
     match rule {
         Rule::Positions(uniform) => {
@@ -77,6 +94,7 @@ fn choose<I: Id>(
 ) -> Result<(), SampleError> {
     let mut choice = Choice::new(rule, around);
     let (all_sources, all_weights) = (topology.sources(), topology.weights().unwrap_or_default());
+    let all_times = topology.times().unwrap_or_default();
     for (at, (id, (start, degree))) in ids.iter().zip(&step.lists).enumerate() {
         if let Some((start, degree)) = step.lists.get(at + AHEAD) {
             let near = *start as usize..(start + degree.min(&NEAR)) as usize;
@@ -88,12 +106,14 @@ fn choose<I: Id>(
         }
         let list = *start as usize..(start + degree) as usize;
         let weights = if all_weights.is_empty() { &[] } else { &all_weights[list.clone()] };
+        let times = if all_times.is_empty() { &[] } else { &all_times[list.clone()] };
         let whole = Piece {
             first: 0,
             sources: Sources::Packed(slice(all_sources, list)),
             weights: Weights::Packed(weights),
+            times: Times::Packed(times),
         };
-        let chosen = choice.of_whole(id.get(), count(*degree)?, whole)?;
+        let chosen = choice.of_whole(at, (id.get(), count(*degree)?), whole)?;
         step.places.extend(chosen.iter().map(|at| start + u64::from(*at)));
         edges.counts.push(chosen.len() as u32);
     }

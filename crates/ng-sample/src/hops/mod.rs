@@ -6,10 +6,12 @@
 //! the store answers a whole frontier in request order, nor on whether a topology is in memory.
 
 mod disjoint;
+mod lists;
 mod memory;
 mod pages;
 pub(crate) mod streaming;
 mod subgraph;
+mod until;
 
 use std::sync::Arc;
 
@@ -17,13 +19,14 @@ use ng_store::RowQueue;
 use ng_types::canary::planted;
 use ng_types::{EdgeTypeId, MemoryUser, NodeId, NodeTypeId};
 
-pub(crate) use self::disjoint::Disjoint;
+pub(crate) use self::disjoint::{Asked, Disjoint};
 pub use self::disjoint::{DisjointSample, DisjointSeeds};
+pub(crate) use self::lists::Wanted;
 use self::streaming::{Engine, Extent, Lists};
 pub use self::subgraph::HearNodes;
 pub(crate) use self::subgraph::{Ahead, Edges, Ends, Expanding, Hops, Step, append, num_bytes};
 use crate::admission::{Admit, Growing, Stage};
-use crate::compact::CompactSample;
+use crate::compact::{CompactSample, Extras};
 use crate::draw::{Around, BatchKey, Rule, Source};
 use crate::ids::Id;
 use crate::node_map::NodeMap;
@@ -71,7 +74,7 @@ impl Sampler {
         }
         let _held = admit(Stage::Topology, hops.compact_bytes(self.ends()))?;
         let (nodes, edges) = hops.compact(self.ends());
-        Ok(CompactSample { nodes, edges, _held })
+        Ok(CompactSample { nodes, edges, extras: Extras::default(), _held })
     }
 
     fn sample_hop<I: Id>(
@@ -89,8 +92,8 @@ impl Sampler {
                 continue;
             }
             let relation = &snapshot.catalog().edge_types[index].relation;
-            let is_in_batch = &|id| sources.find(I::new(id)).is_some();
-            let around = Around { relation, is_in_batch };
+            let is_wanted = &|_, source, _| sources.find(I::new(source)).is_some();
+            let around = Around { is_wanted, ..Around::nothing(relation) };
             if let Some(topology) = &self.resident[index] {
                 let more = memory::plan(topology, (rule, around), ids, step, edges)?;
                 places = places.saturating_add(more);

@@ -12,7 +12,7 @@ use ng_types::{EdgeTypeId, NodeId};
 
 use super::{append, num_bytes};
 use crate::SampleError;
-use crate::draw::{Around, ByEntry, Choice, Piece, Sources, Uniform, Weights, count};
+use crate::draw::{Around, ByEntry, Choice, Piece, Sources, Times, Uniform, Weights, count};
 
 /// Entries that are read together at most, and how many lists at a time if they are short: as many
 /// as have about half of these entries, so that few of them have to wait for room.
@@ -183,7 +183,7 @@ impl<'a> Chosen<'a> {
         found: &Expansion,
         start: usize,
     ) -> Result<(), SampleError> {
-        let chosen = self.choice.of_whole(node, degree, piece(found, start, 0..degree))?;
+        let chosen = self.choice.of_whole(index, (node, degree), piece(found, start, 0..degree))?;
         self.lists[index] = (self.entries.sources.len(), chosen.len());
         for at in chosen {
             let at = start + *at as usize;
@@ -202,7 +202,7 @@ impl<'a> Chosen<'a> {
     ) -> Result<(), SampleError> {
         let Part { index, degree, ref entries, passes_left } = *part;
         if entries.start == 0 && passes_left + 1 == self.choice.passes() {
-            self.choice.begin(node, degree);
+            self.choice.begin(index, node, degree);
             self.kept = Default::default();
         }
         self.choice.look(piece(found, start, entries.clone()))?;
@@ -253,8 +253,9 @@ impl<'a> Chosen<'a> {
 fn piece(found: &Expansion, start: usize, entries: Range<u32>) -> Piece<'_> {
     let at = start..start + entries.len();
     let weights = if found.weights.is_empty() { &[] } else { &found.weights[at.clone()] };
+    let times = if found.times.is_empty() { &[] } else { &found.times[at.clone()] };
     let (sources, weights) = (Sources::Ids(&found.sources[at]), Weights::Values(weights));
-    Piece { first: entries.start, sources, weights }
+    Piece { first: entries.start, sources, weights, times: Times::Values(times) }
 }
 
 #[cfg(test)]

@@ -119,6 +119,11 @@ impl Loader {
         goes_on: bool,
     ) -> Result<Arc<Self>, SampleError> {
         let compiled = compiled.filter(|_| !sampler.is_direct());
+        if compiled.is_some() && !sampler.spec().is_plain() {
+            let what = "compiled epochs have neighbourhoods of nodes that share one subgraph; \
+                        sample such batches anew";
+            return Err(SampleError::Spec(what.into()));
+        }
         let keeps_memory = compiled.is_some() || looks_ahead(&sampler, &plan, &settings);
         let is_optional = matches!(compiled, Some((_, false)));
         let loader = Arc::new_cyclic(|me: &Weak<Self>| {

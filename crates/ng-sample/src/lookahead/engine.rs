@@ -213,11 +213,10 @@ impl LookAhead {
 
     fn sample_job(&self, index: u64, scratch: &mut SampleScratch) -> Result<(), SampleError> {
         let job = self.shared.jobs.job(index);
-        let seeds = [(job.node_type, job.seeds.as_slice())];
         let admit = |_: Stage, bytes| self.shared.admit(self.snapshot(), index, bytes);
         // Gone before anybody learns of the sample, so that its memory can go then, too.
         let sampler = self.sampler_of(index);
-        let sample = sampler.sample_compact_admitted(&seeds, job.stream, scratch, &admit)?;
+        let sample = sampler.sample_job(&job, scratch, &admit)?;
         let sampled = self.in_rows(&sampler, index, sample)?;
         drop(sampler);
         let spills = self.shared.lock().way.spill_from.is_some_and(|from| index >= from);
@@ -226,7 +225,7 @@ impl LookAhead {
             drop(sampled);
             Kept::Spilled
         } else {
-            Kept::Memory(sampled)
+            Kept::Memory(Box::new(sampled))
         };
         self.shared.change(|state| state.way.keep(index, kept));
         Ok(())

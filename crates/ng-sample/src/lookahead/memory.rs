@@ -257,6 +257,7 @@ mod tests {
                 sample: CompactSample {
                     nodes: Vec::new(),
                     edges: Vec::new(),
+                    extras: crate::Extras::default(),
                     _held: held.reserve(0).expect("nothing"),
                 },
                 ordered: vec![Some(rows.clone())],

@@ -115,7 +115,7 @@ impl LookAhead {
     ) -> Result<(), SampleError> {
         for (index, kept) in taken {
             take(match kept {
-                Kept::Memory(sampled) => sampled,
+                Kept::Memory(sampled) => *sampled,
                 Kept::Spilled => self.unspill(index)?,
             });
         }

@@ -13,7 +13,7 @@ use ng_types::Reservation;
 
 use super::pieces::Sampled;
 use crate::SampleError;
-use crate::compact::CompactSample;
+use crate::compact::{CompactEdges, CompactSample, Extras};
 use crate::record::{self, Decoded};
 
 /// Samples of consecutive batches.
@@ -80,14 +80,22 @@ impl Spill {
     pub fn write(&mut self, sampled: &Sampled) -> Result<(), ScratchError> {
         let (bytes, catalog) = (&mut self.bytes, self.snapshot.catalog());
         bytes.clear();
-        let CompactSample { nodes, edges, .. } = &sampled.sample;
+        let CompactSample { nodes, edges, extras, .. } = &sampled.sample;
         // Types without an order, or without nodes, have none.
         let ordered = (0..nodes.len()).map(|at| sampled.ordered.get(at)?.as_deref());
-        let counts = ordered.clone().map(|rows| rows.map_or(0, <[u32]>::len));
+        let of_types = (0..nodes.len()).map(|at| extras.subgraphs.get(at).map(Vec::as_slice));
+        let CompactEdges { rows, counts, weights, per_hop, .. } = &extras.visits;
+        let weights: Vec<u32> = weights.iter().map(|weight| weight.to_bits()).collect();
+        let per_hop: Vec<u32> = per_hop.iter().map(|count| *count as u32).collect();
+        let others: [&[u32]; 5] = [&extras.targets, rows, counts, &weights, &per_hop];
+        let narrow: Vec<Option<&[u32]>> = ordered.chain(of_types).chain(others.map(Some)).collect();
+        let counts = narrow.iter().map(|numbers| numbers.map_or(0, <[u32]>::len));
+        let counts = counts.chain([extras.times.len()]);
         record::encode(sampled.index, (nodes, edges), counts, catalog, bytes);
-        for rows in ordered.flatten() {
-            record::put_all(bytes, rows.iter().map(|row| row.to_le_bytes()));
+        for numbers in narrow.into_iter().flatten() {
+            record::put_all(bytes, numbers.iter().map(|number| number.to_le_bytes()));
         }
+        record::put_all(bytes, extras.times.iter().map(|time| time.to_le_bytes()));
         let at = self.file.append(&self.bytes)?;
         let before = self.places.insert(sampled.index, (at, self.bytes.len()));
         assert!(before.is_none(), "the sample of batch {} was written before", sampled.index);
@@ -110,17 +118,39 @@ impl Spill {
         self.bytes.resize(len, 0);
         self.file.read_exact_at(at, &mut self.bytes)?;
         let catalog = self.snapshot.catalog();
-        let decoded = record::decode(&self.bytes, index, catalog.node_types.len(), catalog);
+        let types = catalog.node_types.len();
+        let decoded = record::decode(&self.bytes, index, 2 * types + 6, catalog);
         // What was written is what is read, so this is a defect and not damage.
         let decoded =
             decoded.unwrap_or_else(|what| panic!("the kept sample of batch {index}: {what}"));
         let Decoded { nodes, edges, behind, end } = decoded;
-        let mut rows = self.bytes[end..].as_chunks().0.iter().map(|row| u32::from_le_bytes(*row));
-        let ordered = behind
-            .into_iter()
-            .map(|count| (count > 0).then(|| rows.by_ref().take(count).collect()));
+        let mut at = end;
+        let mut take = |count: usize, width: usize| {
+            let start = at;
+            at += count * width;
+            &self.bytes[start..at]
+        };
+        let mut numbers = |count: usize| -> Vec<u32> {
+            let bytes = take(count, size_of::<u32>()).as_chunks().0;
+            bytes.iter().map(|number| u32::from_le_bytes(*number)).collect()
+        };
+        let ordered = behind[..types].iter().map(|count| (*count > 0).then(|| numbers(*count)));
         let ordered = ordered.collect();
-        let sample = CompactSample { nodes, edges, _held: held };
+        let mut extras = Extras::default();
+        let of_types = &behind[types..2 * types];
+        if of_types.iter().any(|count| *count > 0) {
+            extras.subgraphs = of_types.iter().map(|count| numbers(*count)).collect();
+        }
+        let others = &behind[2 * types..];
+        extras.targets = numbers(others[0]);
+        extras.visits.rows = numbers(others[1]);
+        extras.visits.counts = numbers(others[2]);
+        extras.visits.weights = numbers(others[3]).into_iter().map(f32::from_bits).collect();
+        let per_hop = numbers(others[4]).into_iter().map(|count| count as usize);
+        extras.visits.per_hop = per_hop.collect();
+        let times = take(others[5], size_of::<i64>()).as_chunks().0;
+        extras.times = times.iter().map(|time| i64::from_le_bytes(*time)).collect();
+        let sample = CompactSample { nodes, edges, extras, _held: held };
         Ok(Sampled { index, sample, ordered, held: None })
     }
 }

@@ -27,7 +27,7 @@ pub(crate) type AheadShared = Shared<Ahead>;
 /// A batch that was sampled.
 #[derive(Debug)]
 pub(crate) enum Kept {
-    Memory(Sampled),
+    Memory(Box<Sampled>),
     /// On disk.
     Spilled,
 }

@@ -14,8 +14,8 @@ use ng_types::canary::planted;
 use super::shared::{POLL, Shared, State};
 use crate::admission::Stage;
 use crate::clock::Wait;
-use crate::seeds::{Job, Jobs};
-use crate::{MiniBatch, SampleError, Sampler};
+use crate::seeds::Jobs;
+use crate::{Job, MiniBatch, SampleError, Sampler};
 
 /// What the threads share.
 #[derive(Debug, Default)]
@@ -94,9 +94,8 @@ impl Each {
     }
 
     fn make(&self, index: u64, job: &Job) -> Result<MiniBatch, SampleError> {
-        let seeds = [(job.node_type, job.seeds.as_slice())];
         let admit = |stage, bytes| self.admit(index, stage, bytes);
-        self.sampler.sample_admitted(&seeds, job.stream, &admit)
+        self.sampler.make_admitted(job, &admit)
     }
 
     /// Takes memory for a batch, in batch order for columns; topology takes what is free at once

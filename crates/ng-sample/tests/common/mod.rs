@@ -219,6 +219,11 @@ pub fn open(dir: &Path, memory: u64, backend: BackendChoice) -> Store {
 /// A store with every kind of edge type: (source type, destination type, edge ids, time, weight),
 /// where the sources of some are so many that ids take 5 bytes.
 pub fn build_every_kind(dir: &Path, nodes: [u64; 3]) {
+    build_every_kind_with_rows(dir, nodes, 0);
+}
+
+/// The same, where the first node type has a tensor `x` with rows of so many bytes.
+pub fn build_every_kind_with_rows(dir: &Path, nodes: [u64; 3], row_bytes: u64) {
     let kinds = [
         (0, 0, true, true, true),
         (1, 0, false, true, false),
@@ -262,6 +267,19 @@ pub fn build_every_kind(dir: &Path, nodes: [u64; 3]) {
                 edge_id += 1;
                 writer.push(node, entry).expect("push");
             }
+        }
+        builder.add(writer.finish().expect("finish")).expect("add");
+    }
+    if row_bytes > 0 {
+        let spec = TensorSpec {
+            name: "x".into(),
+            dtype: Dtype::U8,
+            shape: vec![row_bytes],
+            mask_width: None,
+        };
+        let mut writer = builder.tensor(Owner::Node(NodeTypeId(0)), spec).expect("tensor");
+        for node in 0..nodes[0] {
+            writer.push_rows(&one_type::bytes(node, row_bytes)).expect("row");
         }
         builder.add(writer.finish().expect("finish")).expect("add");
     }

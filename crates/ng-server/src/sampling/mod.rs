@@ -223,7 +223,7 @@ fn sampler(snapshot: &Arc<Snapshot>, request: &v1::SampleRequest) -> Result<Samp
     let per_edge_type = (0..catalog.edge_types.len() as u16).map(of_type).collect();
     let fanouts = Fanouts::new(per_edge_type).map_err(|e| problem_of(&e).at("fanouts"))?;
     let method = Method::Uniform { replace: request.replace };
-    let spec = SampleSpec { fanouts, method, seed: request.seed };
+    let spec = SampleSpec::new(fanouts, method, request.seed);
     let owners = (0..catalog.node_types.len()).map(|id| Owner::Node(NodeTypeId(id as u16)));
     let owners: Vec<Owner> = owners.collect();
     let mut tensors: Vec<TensorRef> = Vec::new();

@@ -5,7 +5,7 @@ use ng_io::Region;
 use super::{Replay, ReplayState};
 use crate::SampleError;
 use crate::clock::Wait;
-use crate::compact::CompactSample;
+use crate::compact::{CompactSample, Extras};
 use crate::compiled::format::ALIGN_BYTES;
 use crate::compiled::hot::PackedTable;
 use crate::pipeline::{COLD, Gatherer, Memory, Rows};
@@ -46,7 +46,7 @@ impl Replay {
         let Decoded { nodes, edges, behind, end } = decoded.map_err(fail)?;
         // What it takes is a part of what is set aside for subgraphs.
         let held = self.sampler.snapshot().reserve(0)?;
-        let sample = CompactSample { nodes, edges, _held: held };
+        let sample = CompactSample { nodes, edges, extras: Extras::default(), _held: held };
         let (mut all, mut cold, mut at) = (Vec::new(), Vec::new(), end);
         for (table, num_cold) in self.hot().tables.iter().zip(&behind) {
             let places = places(sample.row_ids(table.tensor.owner), table, *num_cold);

@@ -1,0 +1,346 @@
+//! Links as seeds: edges of a type by their numbers, and pairs of nodes that no edge joins.
+//!
+//! What must not live here: what is sampled around the ends. The invariants: an edge has the same
+//! number wherever its list is; a negative link is no edge, as far as its time lets edges be seen.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use ng_store::{Catalog, Expansion, ReadError, Snapshot};
+use ng_types::{DrawKey, EdgeTypeId, NodeId, NodeTypeId, Purpose, Reservation};
+
+use crate::admission::Admit;
+use crate::draw::{Around, ByEntry, Rule};
+use crate::hops::Wanted;
+use crate::shape::TimesOf;
+use crate::{Inputs, SampleError, Sampler};
+
+/// Nodes between two that the number of earlier edges is kept for.
+const STEP: u64 = 64;
+/// Nodes whose degrees are read together.
+const TOGETHER: u64 = 1 << 16;
+/// Pairs that are drawn in place of one before it is taken for impossible.
+const TRIES_MAX: u32 = 100;
+
+/// What links are scored, and with which others beside them.
+#[derive(Clone, Debug)]
+pub struct LinkSpec {
+    /// The type of the edges that links are, or would be.
+    pub edge_type: EdgeTypeId,
+    /// What is scored beside the links.
+    pub negatives: Negatives,
+    /// Where edges are by their number, if links are given so.
+    pub places: Option<Arc<EdgePlaces>>,
+    /// The nodes that ends of negative links are drawn from, and how many there are: sources and
+    /// destinations.
+    nodes: [(Arc<Inputs>, u64); 2],
+}
+
+impl PartialEq for LinkSpec {
+    fn eq(&self, other: &Self) -> bool {
+        // The rest follows from the version of the store.
+        (self.edge_type, self.negatives) == (other.edge_type, other.negatives)
+    }
+}
+
+/// Pairs of nodes that no edge joins, for each link.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Negatives {
+    /// None.
+    None,
+    /// So many for each link, rounded up over a batch, with both ends drawn.
+    Binary(f64),
+    /// So many for each link: its source with other destinations.
+    Triplet(u32),
+}
+
+impl LinkSpec {
+    /// Links of an edge type; with `by_number` they may be given as the numbers of edges.
+    ///
+    /// # Errors
+    /// Those of reading the deleted nodes and the degrees; [`SampleError::Budget`].
+    pub fn new(
+        snapshot: &Snapshot,
+        edge_type: EdgeTypeId,
+        negatives: Negatives,
+        by_number: bool,
+    ) -> Result<Self, SampleError> {
+        let meta = snapshot.catalog().edge_types.get(usize::from(edge_type.0));
+        let meta = meta.ok_or_else(|| no_type(edge_type))?;
+        let live = |node_type: NodeTypeId| -> Result<(Arc<Inputs>, u64), ReadError> {
+            let live = snapshot.catalog().node_types[usize::from(node_type.0)].num_nodes_live;
+            Ok((Arc::new(Inputs::live(node_type, &snapshot.dead_nodes(node_type)?)), live))
+        };
+        let nodes = [live(meta.source)?, live(meta.destination)?];
+        let places = by_number.then(|| EdgePlaces::new(snapshot, edge_type)).transpose()?;
+        Ok(Self { edge_type, negatives, places: places.map(Arc::new), nodes })
+    }
+
+    pub(crate) fn check(&self, catalog: &Catalog) -> Result<(), SampleError> {
+        if usize::from(self.edge_type.0) >= catalog.edge_types.len() {
+            return Err(no_type(self.edge_type));
+        }
+        match self.negatives {
+            Negatives::Binary(amount) if !(amount > 0.0 && amount.is_finite()) => {
+                let what = format!("{amount} negative links for each link is not a valid amount");
+                Err(SampleError::Spec(what))
+            }
+            Negatives::Triplet(0) => {
+                Err(SampleError::Spec("a triplet has at least 1 negative destination".into()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Negative links for so many links.
+    pub(crate) fn num_negatives(&self, links: usize) -> usize {
+        match self.negatives {
+            Negatives::None => 0,
+            Negatives::Binary(amount) => (links as f64 * amount).ceil() as usize,
+            Negatives::Triplet(amount) => links * amount as usize,
+        }
+    }
+}
+
+fn no_type(edge_type: EdgeTypeId) -> SampleError {
+    SampleError::Spec(format!("the store has no edge type {}", edge_type.0))
+}
+
+/// How many edges of a type there are before some of the nodes, so that an edge is found by its
+/// number: edges are counted list by list, in the order of destinations.
+#[derive(Debug)]
+pub struct EdgePlaces {
+    edge_type: EdgeTypeId,
+    /// Before every [`STEP`]th node, and in all.
+    before: Vec<u64>,
+    _held: Reservation,
+}
+
+impl EdgePlaces {
+    /// Reads the degrees of all nodes.
+    ///
+    /// # Errors
+    /// [`SampleError::Read`], [`SampleError::Budget`].
+    pub fn new(snapshot: &Snapshot, edge_type: EdgeTypeId) -> Result<Self, SampleError> {
+        let meta = snapshot.catalog().edge_types.get(usize::from(edge_type.0));
+        let destination = meta.ok_or_else(|| no_type(edge_type))?.destination;
+        let num_nodes = snapshot.catalog().node_types[usize::from(destination.0)].num_nodes;
+        let _held = snapshot.reserve((num_nodes / STEP + 2) * size_of::<u64>() as u64)?;
+        let (mut before, mut sum) = (Vec::with_capacity((num_nodes / STEP + 2) as usize), 0);
+        for first in (0..num_nodes).step_by(TOGETHER as usize) {
+            let nodes: Vec<NodeId> = (first..num_nodes.min(first + TOGETHER)).collect();
+            for degrees in snapshot.degrees(edge_type, &nodes)?.chunks(STEP as usize) {
+                before.push(sum);
+                sum += degrees.iter().sum::<u64>();
+            }
+        }
+        before.push(sum);
+        Ok(Self { edge_type, before, _held })
+    }
+
+    /// How many edges there are.
+    pub fn num_edges(&self) -> u64 {
+        self.before.last().copied().unwrap_or(0)
+    }
+
+    /// The destination of each edge, and its position in the list.
+    pub(crate) fn find(
+        &self,
+        snapshot: &Snapshot,
+        numbers: &[u64],
+    ) -> Result<(Vec<NodeId>, Vec<u64>), SampleError> {
+        let (mut nodes, mut starts) = (Vec::new(), Vec::new());
+        for number in numbers {
+            if *number >= self.num_edges() {
+                let (known, given) = (self.num_edges(), number);
+                let what = format!("there is no edge {given} among {known}");
+                return Err(SampleError::Spec(what));
+            }
+            let group = self.before.partition_point(|before| before <= number) - 1;
+            starts.push((nodes.len(), *number - self.before[group]));
+            let first = group as u64 * STEP;
+            nodes.extend(first..self.end_of(snapshot, first));
+        }
+        let degrees = snapshot.degrees(self.edge_type, &nodes)?;
+        let place = |(start, mut left): (usize, u64)| {
+            let mut at = start;
+            while left >= degrees[at] {
+                left -= degrees[at];
+                at += 1;
+            }
+            (nodes[at], left)
+        };
+        Ok(starts.into_iter().map(place).unzip())
+    }
+
+    fn end_of(&self, snapshot: &Snapshot, first: u64) -> u64 {
+        let catalog = snapshot.catalog();
+        let destination = catalog.edge_types[usize::from(self.edge_type.0)].destination;
+        catalog.node_types[usize::from(destination.0)].num_nodes.min(first + STEP)
+    }
+}
+
+/// Links with both ends, and the time of each where they have one.
+#[derive(Debug, Default)]
+pub(crate) struct Links {
+    pub sources: Vec<NodeId>,
+    pub destinations: Vec<NodeId>,
+    pub times: Vec<i64>,
+}
+
+impl Sampler {
+    /// The edges with these numbers; with their own times unless others are given.
+    pub(crate) fn edges_numbered(
+        &self,
+        links: &LinkSpec,
+        numbers: &[u64],
+        times: Vec<i64>,
+    ) -> Result<Links, SampleError> {
+        let places = links.places.as_ref().ok_or_else(|| {
+            SampleError::Spec("links are given by number, and where edges are is not known".into())
+        })?;
+        let (destinations, positions) = places.find(self.snapshot(), numbers)?;
+        let mut found = Expansion::default();
+        let mut one = |at: usize, _: u64, to: &mut Vec<u64>| to.push(positions[at]);
+        self.snapshot().expand(links.edge_type, &destinations, &mut one, &mut found)?;
+        let looks_at_edges =
+            self.spec().shape.time.as_ref().is_some_and(|time| time.times == TimesOf::Edges);
+        // An edge is scored as of just before it: at its own time it would be in the sample.
+        let before = |time: &i64| time.saturating_sub(1);
+        let own = || found.times.iter().map(before).collect();
+        let times = if times.is_empty() && looks_at_edges { own() } else { times };
+        Ok(Links { sources: found.sources, destinations, times })
+    }
+
+    /// Appends the negative ends: sources and destinations of pairs, or destinations alone.
+    pub(crate) fn add_negatives(
+        &self,
+        spec: &LinkSpec,
+        key: DrawKey,
+        links: &mut Links,
+        admit: &Admit<'_>,
+    ) -> Result<(), SampleError> {
+        let positives = links.sources.len();
+        let wanted = spec.num_negatives(positives);
+        if wanted == 0 {
+            return Ok(());
+        }
+        let is_pair = matches!(spec.negatives, Negatives::Binary(_));
+        let key = key.apart(Purpose::Negatives);
+        // As PyG repeats times: link after link, as often as it takes.
+        let link_of = |at: usize| at % positives;
+        let until = |at: usize| links.times.get(link_of(at)).copied().unwrap_or(i64::MAX);
+        let mut found: Vec<[NodeId; 2]> = vec![[0; 2]; wanted];
+        let mut open: Vec<usize> = (0..wanted).collect();
+        for attempt in 0..TRIES_MAX {
+            for at in &open {
+                let draw = |end: usize| draw_node(key, &spec.nodes[end], (end, *at, attempt));
+                let source = if is_pair { draw(0)? } else { links.sources[link_of(*at)] };
+                found[*at] = [source, draw(1)?];
+            }
+            let pairs: Vec<([NodeId; 2], i64)> =
+                open.iter().map(|at| (found[*at], until(*at))).collect();
+            let bad = self.are_no_negatives(spec.edge_type, &pairs, admit)?;
+            let mut bad = bad.into_iter();
+            open.retain(|_| bad.next().unwrap_or(false));
+            if open.is_empty() {
+                break;
+            }
+        }
+        if let Some(at) = open.first() {
+            let [node, _] = found[*at];
+            return Err(SampleError::NoNegative {
+                relation: self.relation(spec.edge_type).into(),
+                node,
+                tries: TRIES_MAX,
+            });
+        }
+        let (sources, destinations): (Vec<_>, Vec<_>) =
+            found.into_iter().map(|[source, destination]| (source, destination)).unzip();
+        let times: Vec<i64> = (0..wanted).map(until).collect();
+        if is_pair {
+            links.sources.extend(sources);
+        }
+        links.destinations.extend(destinations);
+        if !links.times.is_empty() {
+            links.times.extend(times);
+        }
+        Ok(())
+    }
+
+    fn relation(&self, edge_type: EdgeTypeId) -> &str {
+        &self.snapshot().catalog().edge_types[usize::from(edge_type.0)].relation
+    }
+
+    /// Which pairs are edges that are not later than their time, or a node with itself, or have an
+    /// end that is later.
+    fn are_no_negatives(
+        &self,
+        edge_type: EdgeTypeId,
+        pairs: &[([NodeId; 2], i64)],
+        admit: &Admit<'_>,
+    ) -> Result<Vec<bool>, SampleError> {
+        let ends = self.ends()[usize::from(edge_type.0)];
+        let (mut lists, mut nodes) = (HashMap::new(), Vec::new());
+        let mut wanted: HashMap<(usize, NodeId), (i64, bool)> = HashMap::new();
+        for ([source, destination], until) in pairs {
+            let list = *lists.entry(*destination).or_insert_with(|| {
+                nodes.push(*destination);
+                nodes.len() - 1
+            });
+            let (latest, _) = wanted.entry((list, *source)).or_insert((*until, false));
+            *latest = (*latest).max(*until);
+        }
+        let is_wanted = &|list, source, time: Option<i64>| {
+            let until = wanted.get(&(list, source));
+            until.is_some_and(|(until, _)| time.is_none_or(|time| time <= *until))
+        };
+        let around = Around { is_wanted, ..Around::nothing(self.relation(edge_type)) };
+        let request = Wanted { edge_type: usize::from(edge_type.0), nodes: &nodes, until: None };
+        let rule = Rule::Entries(ByEntry::Among);
+        let edges = self.read_lists(request, (rule, around), None, admit)?;
+        for (list, ends) in edges.offsets.windows(2).enumerate() {
+            for source in &edges.sources[ends[0]..ends[1]] {
+                if let Some((_, is_edge)) = wanted.get_mut(&(list, *source)) {
+                    *is_edge = true;
+                }
+            }
+        }
+        let late = self.are_late(pairs)?;
+        let bad = |(([source, destination], _), late): (&([NodeId; 2], i64), bool)| {
+            let is_edge = wanted.get(&(lists[destination], *source)).is_some_and(|found| found.1);
+            let is_loop = ends.source == ends.destination && source == destination;
+            is_edge || is_loop || late
+        };
+        Ok(pairs.iter().zip(late).map(bad).collect())
+    }
+
+    /// Which pairs have an end that is later than their time.
+    fn are_late(&self, pairs: &[([NodeId; 2], i64)]) -> Result<Vec<bool>, SampleError> {
+        let mut late = vec![false; pairs.len()];
+        let of_nodes =
+            self.spec().shape.time.as_ref().is_some_and(|time| time.times != TimesOf::Edges);
+        let Some(links) = self.spec().links.as_ref().filter(|_| of_nodes) else { return Ok(late) };
+        let ends = self.ends()[usize::from(links.edge_type.0)];
+        for (end, node_type) in [ends.source, ends.destination].into_iter().enumerate() {
+            let nodes: Vec<NodeId> = pairs.iter().map(|(pair, _)| pair[end]).collect();
+            let times = self.times_of(node_type, &nodes)?;
+            for ((late, time), (_, until)) in late.iter_mut().zip(times).zip(pairs) {
+                *late |= time > *until;
+            }
+        }
+        Ok(late)
+    }
+}
+
+/// A live node, drawn for an end of a negative link, at an attempt.
+fn draw_node(
+    key: DrawKey,
+    (nodes, live): &(Arc<Inputs>, u64),
+    (end, number, attempt): (usize, usize, u32),
+) -> Result<NodeId, SampleError> {
+    let draws = key.draws(EdgeTypeId(end as u16), number as u64);
+    let place = if *live == 0 { None } else { Some(draws.below(attempt, *live)) };
+    let found = place.and_then(|place| nodes.nodes(vec![place]).first().copied());
+    found.ok_or_else(|| SampleError::Spec("there are no nodes to draw negative links from".into()))
+}

@@ -1,0 +1,149 @@
+//! Batches that grow otherwise than by hops of neighbours: walks, nodes that walks visit, and
+//! budgets of nodes by type.
+//!
+//! What lives here: what each of them is asked for, and the nodes that it collects. What must not:
+//! where lists are, edges between the nodes. The invariant: draws are keyed by the batch and by
+//! what draws, so that nothing depends on where lists come from.
+
+mod budget;
+mod steps;
+mod visits;
+mod walks;
+
+use ng_store::Catalog;
+use ng_types::{EdgeTypeId, NodeId};
+
+pub use self::budget::Budgets;
+pub(crate) use self::visits::Visited;
+pub use self::visits::Visits;
+pub use self::walks::{Walks, WalksOf};
+use crate::compact::CompactNodes;
+use crate::node_map::NodeMap;
+use crate::{Ids, SampleError};
+
+/// How a batch grows from its seeds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Spread {
+    /// By hops of neighbours, as fanouts and method say.
+    #[default]
+    Hops,
+    /// By a walk from each seed: the nodes are those that walks come by.
+    Walks(Walks),
+    /// By the nodes that short walks from each node visit most often.
+    Visits(Visits),
+    /// By as many nodes of each type and layer as there is budget for.
+    Budgets(Budgets),
+}
+
+impl Spread {
+    pub(crate) fn check(&self, catalog: &Catalog) -> Result<(), SampleError> {
+        match self {
+            Self::Hops => Ok(()),
+            Self::Walks(walks) => walks.check(catalog),
+            Self::Visits(visits) => visits.check(catalog),
+            Self::Budgets(budgets) => budgets.check(catalog),
+        }
+    }
+
+    /// Whether lists of an edge type are read.
+    pub(crate) fn reads(&self, edge_type: EdgeTypeId) -> bool {
+        match self {
+            Self::Hops => false,
+            Self::Walks(walks) => walks.path.contains(&edge_type),
+            Self::Visits(visits) => visits.path.contains(&edge_type),
+            Self::Budgets(budgets) => budgets.draws_from(edge_type),
+        }
+    }
+}
+
+/// Nodes by type while a batch grows, each once.
+pub(crate) struct Collected {
+    nodes: Vec<NodeMap<u64>>,
+    per_hop: Vec<Vec<usize>>,
+}
+
+impl Collected {
+    pub fn new(node_types: usize) -> Self {
+        let mut nodes = Vec::new();
+        nodes.resize_with(node_types, NodeMap::default);
+        Self { nodes, per_hop: vec![Vec::new(); node_types] }
+    }
+
+    /// The number of a node, the next one if it is new.
+    pub fn number(&mut self, node_type: usize, id: NodeId) -> u32 {
+        self.nodes[node_type].number(id)
+    }
+
+    /// A seed, which keeps a place of its own if it is there already.
+    pub fn push_seed(&mut self, node_type: usize, id: NodeId) {
+        self.nodes[node_type].push_seed(id);
+    }
+
+    /// Whether a node is among them.
+    pub fn has(&self, node_type: usize, id: NodeId) -> bool {
+        self.nodes[node_type].find(id).is_some()
+    }
+
+    /// The nodes of a type that the last hop added.
+    pub fn newest(&self, node_type: usize) -> &[NodeId] {
+        let ids = self.nodes[node_type].ids();
+        &ids[ids.len() - self.per_hop[node_type].last().copied().unwrap_or(0)..]
+    }
+
+    /// All nodes of a type.
+    pub fn ids(&self, node_type: usize) -> &[NodeId] {
+        self.nodes[node_type].ids()
+    }
+
+    /// What came since the last one was a hop.
+    pub fn end_hop(&mut self) {
+        for (map, per_hop) in self.nodes.iter().zip(&mut self.per_hop) {
+            per_hop.push(map.len() - per_hop.iter().sum::<usize>());
+        }
+    }
+
+    /// Bytes of all of them, and of the same as a part of a sample.
+    pub fn num_bytes(&self) -> u64 {
+        self.nodes.iter().map(|map| map.num_bytes() + 8 * map.len() as u64).sum()
+    }
+
+    /// The nodes of a sample.
+    pub fn into_nodes(self, catalog: &Catalog) -> Vec<CompactNodes> {
+        let nodes = self.nodes.iter().zip(self.per_hop).zip(&catalog.node_types);
+        nodes
+            .map(|((map, per_hop), meta)| CompactNodes {
+                ids: Ids::below(meta.num_nodes, map.ids()),
+                per_hop,
+            })
+            .collect()
+    }
+}
+
+/// Refuses a path of edge types that cannot be walked: each step begins where the last one ended,
+/// and the last one ends where the first one began.
+fn check_path(catalog: &Catalog, path: &[EdgeTypeId]) -> Result<(), SampleError> {
+    let meta = |id: EdgeTypeId| {
+        let found = catalog.edge_types.get(usize::from(id.0));
+        found.ok_or_else(|| SampleError::Spec(format!("the store has no edge type {}", id.0)))
+    };
+    let Some(last) = path.last() else {
+        return Err(SampleError::Spec("a walk needs at least 1 edge type".into()));
+    };
+    // A step goes from the destination of a list to one of its sources.
+    let mut at = meta(*last)?.source;
+    for id in path {
+        let step = meta(*id)?;
+        if step.destination != at {
+            let name = |id: ng_types::NodeTypeId| &catalog.node_types[usize::from(id.0)].name;
+            return Err(SampleError::Spec(format!(
+                "a walk stands at a node of type {:?}, and lists of {:?} belong to nodes of type \
+                 {:?}",
+                name(at),
+                step.relation,
+                name(step.destination)
+            )));
+        }
+        at = step.source;
+    }
+    Ok(())
+}

@@ -1,0 +1,78 @@
+"""PyG's HGTLoader over a store on disk (Hu et al., WWW 2020, algorithms 1 and 2)."""
+
+from typing import Any
+
+from neargraph import _core
+from neargraph._optional import torch_for
+from neargraph.exceptions import UnsupportedArgument
+from neargraph.loader.seeds import resolve_input_nodes, with_given
+from neargraph.loader.spreading import SpreadSampler, counts_by_type
+from neargraph.reader import Reader
+
+with torch_for("HGTLoader"):
+    import torch  # noqa: F401
+
+from neargraph.loader.collate import Collator
+from neargraph.loader.sampling import LoaderOptions, SamplingLoader
+
+
+class HGTLoader(SamplingLoader):
+    """Batches with about as many nodes of each type in each layer, as `HeteroData`.
+
+    A layer draws its nodes among those that lists of the batch name, without replacement, in
+    proportion to the square of how much they are named: each list spreads a weight of 1 over its
+    entries (over 50 drawn ones if it is longer, as in PyG). Batches have all edges between their
+    nodes, and else what `NeighborLoader` gives; edges have no counts per hop.
+
+    Args:
+        data: The open store, or a snapshot.
+        num_samples: Nodes of each layer: a list for all node types, or a dictionary by type.
+        input_nodes: The seeds: a node type, or (node type, ids, a mask or the name of a split).
+        input_id: What ``batch.input_id`` says of each seed, int64.
+        **options: As of `NeighborLoader`: `batch_size`, `shuffle`, `seed`, `attrs`, `transform`,
+            `reading`, `rank`, `num_workers`, `device` and the others.
+
+    Raises:
+        UnsupportedArgument: The store has one node type alone.
+        NameNotFound: No such node type.
+
+    Example:
+        >>> loader = ng.HGTLoader(store, [1024] * 4, ("paper", "train"), batch_size=128)
+    """
+
+    def __init__(
+        self,
+        data: Reader,
+        num_samples: Any,
+        input_nodes: Any,
+        *,
+        input_id: Any = None,
+        **options: Any,
+    ) -> None:
+        given = LoaderOptions.take(type(self).__name__, options)
+        super().__init__(data, given)
+        snapshot = data.snapshot()
+        schema = snapshot.schema
+        if schema.is_homogeneous:
+            raise UnsupportedArgument(
+                "HGTLoader draws nodes of several types, and this store has one node type and one "
+                "edge type; use NeighborLoader"
+            )
+        self._budgets = counts_by_type(schema, num_samples)
+        count = 1 + max(t.index for t in (*schema.edge_types, *schema.reverse_types))
+        known = {t.index for t in schema.edge_types}
+        spread = _core.Spread.budgets(self._budgets, [index in known for index in range(count)])
+        rows, x_cast = given.rows(schema)
+        sampler = SpreadSampler(snapshot, spread=spread, seed=given.seed, **rows)
+        inputs = with_given(resolve_input_nodes(snapshot, input_nodes), input_id=input_id)
+        collator = Collator(sampler.schema, sampler.tensors, x_cast, by_hop=False)
+        self._start(sampler, inputs, collator, given)
+
+    def _settings(self) -> dict[str, Any]:
+        return {**super()._settings(), "num_samples": self._budgets}
+
+    def __repr__(self) -> str:
+        return (
+            f"HGTLoader({self.snapshot.path!r}, num_samples={self._budgets}, "
+            f"seeds={len(self._source.inputs):,}, batch_size={self.batch_size})"
+        )

@@ -1,0 +1,363 @@
+"""PyG's LinkNeighborLoader over a store on disk.
+
+Seeds are links: given ones, or all edges of a type, which are found by their numbers without a list
+of them in memory. Negative links are drawn and looked up in the core. The invariant: a batch
+depends on the arguments alone, and a negative link is no edge of the store.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neargraph import _core
+from neargraph._optional import torch_for
+from neargraph.exceptions import NodeOutOfRange, UnsupportedArgument
+from neargraph.loader.minibatch import MiniBatch
+from neargraph.loader.seeds import InputNodes, digest_of, one_for_each
+from neargraph.reader import Reader, as_ids
+from neargraph.schema import EdgeType, NodeType, Schema
+
+with torch_for("LinkNeighborLoader"):
+    import torch
+    from torch_geometric.sampler import NegativeSampling
+
+from neargraph.loader.collate import Collator
+from neargraph.loader.methods import method_by_attr
+from neargraph.loader.sampler import NeighborSampler
+from neargraph.loader.sampling import LoaderOptions, SamplingLoader
+
+
+@dataclass(frozen=True, kw_only=True)
+class _InputLinks(InputNodes):
+    """Links of an edge type: `ends` [2, n], or all `count` edges of it."""
+
+    edge_type: EdgeType
+    ends: NDArray[np.int64] | None = None
+    count: int = 0
+
+    def __len__(self) -> int:
+        return self.count if self.ends is None else self.ends.shape[1]
+
+    def core(self) -> _core.Inputs:
+        if self.ends is None:
+            return _core.Inputs.links(None, self.times)
+        return _core.Inputs.links((self.ends[0], self.ends[1]), self.times)
+
+    def at(self, places: NDArray[np.int64]) -> _core.Inputs:
+        times = None if self.times is None else self.times[places]
+        if self.ends is None:
+            return _core.Inputs.edges(places, times)
+        return _core.Inputs.links((self.ends[0, places], self.ends[1, places]), times)
+
+    def input_id(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        return places if self.named is None else self.named[places]
+
+    def digest(self) -> str:
+        which = f"all {self.count}" if self.ends is None else digest_of(self.ends)
+        timed = "" if self.times is None else f":at:{digest_of(self.times)}"
+        return f"{'__'.join(self.edge_type.triple)}:{which}{timed}"
+
+
+class _LinkSampler(NeighborSampler):
+    """Samples around both ends of links of `edge_type`."""
+
+    def __init__(
+        self,
+        store: Reader,
+        fanouts: Any,
+        *,
+        edge_type: EdgeType,
+        negatives: tuple[str, float] | None,
+        by_number: bool,
+        **how: Any,
+    ) -> None:
+        self._settings = (edge_type.index, negatives, by_number)
+        self._made: _core.Links | None = None
+        super().__init__(store, fanouts, **how)
+
+    def _links(self) -> _core.Links:
+        # Degrees of all nodes are read for it, so that each process makes it once.
+        if self._made is None:
+            self._made = _core.Links(self.snapshot.version, *self._settings)
+        return self._made
+
+    @property
+    def num_edges(self) -> int:
+        """How many edges there are, where links are given by number."""
+        return self._links().num_edges or 0
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_made": None}
+
+
+class _LinkCollator(Collator):
+    """Adds what PyG says of links."""
+
+    def __init__(
+        self,
+        schema: Schema,
+        tensors: list[Any],
+        x_dtype: torch.dtype | None,
+        *,
+        links: "_InputLinks",
+        labels: torch.Tensor | None,
+        negatives: tuple[str, float] | None,
+        by_hop: bool,
+    ) -> None:
+        super().__init__(schema, tensors, x_dtype, by_hop=by_hop)
+        self._links, self._labels = links, labels
+        self._mode = None if negatives is None else negatives[0]
+
+    def __call__(self, batch: MiniBatch) -> Any:
+        data = self.graph(batch)
+        edge_type = self._links.edge_type
+        of_links = data[edge_type.triple] if self._hetero else data
+        ends = [data[name] if self._hetero else data for name in edge_type.triple[::2]]
+        of_links.input_id = torch.from_numpy(batch.input_id)
+        if batch.num_padding:
+            of_links.num_padding = batch.num_padding
+        positives, targets = len(batch.input_id), torch.from_numpy(batch.targets)
+        times = None if batch.seed_times is None else torch.from_numpy(batch.seed_times)
+        if self._mode == "triplet":
+            negative = targets[2 * positives :].view(-1, positives).t().contiguous()
+            ends[0].src_index = targets[:positives]
+            ends[1].dst_pos_index = targets[positives : 2 * positives]
+            ends[1].dst_neg_index = negative.squeeze(-1) if negative.size(1) == 1 else negative
+            if times is not None:
+                for end in ends:
+                    end.seed_time = times[:positives]
+            return data
+        of_links.edge_label_index = targets.view(2, -1)
+        of_links.edge_label = self._label(batch, targets.numel() // 2)
+        if times is not None:
+            of_links.edge_label_time = times
+        return data
+
+    def _label(self, batch: MiniBatch, count: int) -> torch.Tensor | None:
+        """Labels of the links, 0 for those that are no edges."""
+        known = None if self._labels is None else self._labels[torch.from_numpy(batch.places)]
+        if self._mode is None:
+            return known
+        if known is None:
+            known = torch.ones(len(batch.input_id))
+        none = known.new_zeros((count - len(known), *known.shape[1:]))
+        return torch.cat([known, none])
+
+
+class LinkNeighborLoader(SamplingLoader):
+    """Mini-batches of links and the sampled neighbourhoods of both ends.
+
+    Each batch is a `Data` or `HeteroData` as of `NeighborLoader` with ``edge_label_index`` [2, l],
+    local ids of the ends of the links and of the negative ones behind them, and ``edge_label`` [l]
+    (0 for negative ones) where there are labels or negative links; with ``"triplet"`` instead
+    ``src_index`` [s], ``dst_pos_index`` [s] and ``dst_neg_index`` [s] or [s, amount]. ``input_id``
+    [s] is the place of each link.
+
+    Args:
+        data: The open store, or a snapshot.
+        num_neighbors: Neighbours per node and hop, as a list or by edge type; -1 takes all.
+        edge_label_index: The links, int64 [2, n]; an edge type, for all of its edges; or (edge
+            type, either of these). None is all edges, where there is one edge type. Edges are
+            counted in the order of neighbour lists: by destination, then by position.
+        edge_label: A label for each link, [n, ...].
+        edge_label_time: The time of each link, int64 [n]. With the times of edges and all edges of
+            a type, None scores each edge as of just before it (its own time less 1), so that it is
+            not in its own sample.
+        neg_sampling: ``"binary"`` adds random pairs of nodes, ``"triplet"`` random destinations for
+            each source; or ``{"mode": ..., "amount": ...}``, or PyG's `NegativeSampling`. They are
+            looked up in the store: none of them is one of its edges (in sampling by the times of
+            edges: none that is not later than the link), nor a node with itself.
+        neg_sampling_ratio: PyG's older word for ``{"mode": "binary", "amount": ratio}``.
+        **options: As of `NeighborLoader`: `batch_size` (links of a batch), `shuffle`, `seed`,
+            `replace`, `disjoint`, `time_attr`, `temporal_strategy`, `subgraph_type`, `method`,
+            `attrs`, `reading`, `rank`, and the others.
+
+    Raises:
+        UnsupportedArgument: An argument asks for something that is not built; says what to do. Also
+            raised by a batch for which no negative link is found, because nearly all nodes are
+            joined.
+        NameNotFound: No such edge type or tensor.
+        NodeOutOfRange: A link has an end that is not in the store.
+
+    Example:
+        >>> loader = ng.LinkNeighborLoader(store, [20, 10], ("user", "buys", "item"),
+        ...                                batch_size=512, neg_sampling="triplet", shuffle=True)
+        >>> for batch in loader:
+        ...     users = batch["user"].src_index
+    """
+
+    def __init__(
+        self,
+        data: Reader,
+        num_neighbors: Any,
+        edge_label_index: Any = None,
+        edge_label: Any = None,
+        edge_label_time: Any = None,
+        *,
+        neg_sampling: Any = None,
+        neg_sampling_ratio: float | None = None,
+        input_id: Any = None,
+        replace: bool = False,
+        method: str = "uniform",
+        weight_attr: str | None = None,
+        dependent_batches: int = 1,
+        disjoint: bool = False,
+        time_attr: str | None = None,
+        temporal_strategy: str = "uniform",
+        subgraph_type: Any = "directional",
+        directed: bool = True,
+        **options: Any,
+    ) -> None:
+        given = LoaderOptions.take(type(self).__name__, options)
+        super().__init__(data, given)
+        self._negatives = _negatives(neg_sampling, neg_sampling_ratio)
+        snapshot = data.snapshot()
+        edge_type, ends = resolve_links(snapshot.schema, edge_label_index)
+        rows, x_cast = given.rows(snapshot.schema)
+        sampler = _LinkSampler(
+            snapshot,
+            num_neighbors,
+            edge_type=edge_type,
+            negatives=self._negatives,
+            by_number=ends is None,
+            seed=given.seed,
+            replace=replace,
+            method=method_by_attr(method, weight_attr),
+            dependent_batches=dependent_batches,
+            disjoint=disjoint,
+            time_attr=time_attr,
+            temporal_strategy=temporal_strategy,
+            subgraph_type=subgraph_type if directed else "induced",
+            **rows,
+        )
+        count = sampler.num_edges if ends is None else ends.shape[1]
+        links = _InputLinks(
+            node_type=snapshot.schema.node_type(edge_type.source),
+            ids=None,
+            by_node=False,
+            edge_type=edge_type,
+            ends=ends,
+            count=count,
+            times=_link_times(sampler, edge_label_time, ends is None, count),
+            named=None if input_id is None else one_for_each("input_id", input_id, count),
+        )
+        collator = _LinkCollator(
+            sampler.schema,
+            sampler.tensors,
+            x_cast,
+            links=links,
+            labels=self._resolve_labels(edge_label, count),
+            negatives=self._negatives,
+            by_hop=sampler.shape.subgraph == "directional",
+        )
+        self._start(sampler, links, collator, given)
+
+    def _resolve_labels(self, given: Any, count: int) -> torch.Tensor | None:
+        if given is None:
+            return None
+        if self._negatives is not None and self._negatives[0] == "triplet":
+            raise UnsupportedArgument(
+                "edge_label has no effect with neg_sampling='triplet', whose batches have "
+                "src_index, dst_pos_index and dst_neg_index; leave it out"
+            )
+        labels = torch.as_tensor(given)
+        if labels.dim() == 0 or len(labels) != count:
+            raise ValueError(
+                f"edge_label needs one label for each of {count} links, got shape "
+                f"{list(labels.shape)}"
+            )
+        # As in PyG: 0 stands for links that are no edges.
+        if self._negatives is not None and labels.numel() and int(labels.min()) == 0:
+            labels = labels + 1
+        return labels
+
+    def _settings(self) -> dict[str, Any]:
+        return {**super()._settings(), "neg_sampling": str(self._negatives)}
+
+    def __repr__(self) -> str:
+        source = self._source
+        return (
+            f"LinkNeighborLoader({self.snapshot.path!r}, num_neighbors={source.sampler.fanouts}, "
+            f"links={len(source.inputs):,}, batch_size={self.batch_size})"
+        )
+
+
+def resolve_links(schema: Schema, given: Any) -> tuple[EdgeType, NDArray[np.int64] | None]:
+    """The edge type and the ends [2, n] that PyG's `edge_label_index` stands for; no ends for all
+    edges.
+
+    Raises:
+        NameNotFound: No such edge type, or several and none is named.
+        NodeOutOfRange: An end is not in the store.
+        ValueError: Links that are not two rows of ids.
+    """
+    name: Any = None
+    if given is not None and _is_name(given):
+        name, given = given, None
+    elif isinstance(given, tuple) and len(given) == 2 and (given[0] is None or _is_name(given[0])):
+        name, given = given
+    edge_type = schema.edge_type(name)
+    if given is None:
+        return edge_type, None
+    shapes = [np.shape(part) for part in given]
+    if len(shapes) != 2 or len(shapes[0]) != 1 or shapes[0] != shapes[1]:
+        raise ValueError(
+            "edge_label_index holds sources and destinations, two rows of equal length (shape "
+            f"[2, n]); got {len(shapes)} of shapes {[list(shape) for shape in shapes[:3]]}"
+        )
+    sources, destinations = (as_ids(part) for part in given)
+    types = (edge_type.source_index, edge_type.destination_index)
+    for ids, index in zip((sources, destinations), types, strict=True):
+        _check_ends(ids, schema.node_types[index])
+    return edge_type, np.stack([sources, destinations])
+
+
+def _is_name(given: Any) -> bool:
+    is_parts = isinstance(given, tuple | list) and all(isinstance(part, str) for part in given)
+    return isinstance(given, str) or (is_parts and len(given) in (2, 3))
+
+
+def _check_ends(ids: NDArray[np.int64], owner: NodeType) -> None:
+    bad = ids[(ids < 0) | (ids >= owner.num_nodes)]
+    if len(bad):
+        raise NodeOutOfRange(
+            f"edge_label_index: id {int(bad[0])} of {owner.name!r} is not in 0 ... "
+            f"{owner.num_nodes - 1}"
+        )
+
+
+def _link_times(
+    sampler: NeighborSampler, given: Any, are_edges: bool, count: int
+) -> NDArray[np.int64] | None:
+    shape = sampler.shape
+    if given is not None and shape.times is None:
+        raise UnsupportedArgument(
+            "edge_label_time has no effect without time_attr; name the attribute that holds the "
+            "times of the graph, or leave edge_label_time out"
+        )
+    if given is not None:
+        return one_for_each("edge_label_time", given, count)
+    if shape.times is not None and not (are_edges and shape.node_times is None):
+        raise UnsupportedArgument(
+            "time_attr needs the time of each link; give edge_label_time (all edges of a type have "
+            "their own where time_attr is 'edge_time')"
+        )
+    return None
+
+
+def _negatives(given: Any, ratio: float | None) -> tuple[str, float] | None:
+    """(mode, amount) of what PyG takes for negative sampling."""
+    if ratio:
+        if given is not None:
+            raise UnsupportedArgument("give neg_sampling or neg_sampling_ratio, not both")
+        given = {"mode": "binary", "amount": ratio}
+    if given is None:
+        return None
+    found = NegativeSampling.cast(given)
+    if found.src_weight is not None or found.dst_weight is not None:
+        raise UnsupportedArgument(
+            "negative links are drawn uniformly; leave src_weight and dst_weight out"
+        )
+    return str(found.mode.value), float(found.amount)

@@ -1,0 +1,174 @@
+"""Coefficients against the bias of drawn subgraphs, as PyG's GraphSAINT samplers define them.
+
+Counts of nodes and edges are files that are mapped: pages of them are memory that the system takes
+back when it needs it. The invariant: a folder of counts appears whole or not at all, and is used
+only for the same draws on the same version of a store.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neargraph.exceptions import StateMismatch, UnsupportedArgument
+from neargraph.loader.minibatch import MiniBatch
+from neargraph.loader.options import ReadOptions
+from neargraph.loader.pipeline import Pipeline
+from neargraph.loader.progress import progress_bar
+from neargraph.loader.sampler import NeighborSampler
+from neargraph.loader.seeds import InputNodes, SeedPlan
+
+# As in PyG: bounds of a coefficient whose count is small or 0.
+_EDGE_NORM_MAX, _EDGE_NORM_NONE, _NODE_COUNT_NONE = 1e4, 0.1, 0.1
+# Epochs whose draws are counted; no training reaches them.
+_FIRST_EPOCH = 1 << 40
+_FACTS = "counts.json"
+
+Counts = NDArray[np.uint32]
+
+
+@dataclass(frozen=True)
+class Norms:
+    """How often nodes and edges were in `num_samples` subgraphs.
+
+    Attributes:
+        nodes: By node id.
+        edges: By edge id.
+    """
+
+    nodes: Counts
+    edges: Counts
+    num_samples: int
+
+    def of(self, batch: MiniBatch) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """``node_norm`` [n] and ``edge_norm`` [e] of a batch."""
+        ids, edge_ids = batch.nodes(), batch.edge_ids()
+        assert edge_ids is not None
+        counts = self.nodes[ids].astype(np.float32)
+        sources = counts[batch.edge_index()[0]]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            edge = np.clip(sources / self.edges[edge_ids], 0, _EDGE_NORM_MAX)
+        edge = np.where(np.isnan(edge), _EDGE_NORM_NONE, edge)
+        counts[counts == 0] = _NODE_COUNT_NONE
+        node = self.num_samples / counts / len(self.nodes)
+        return node.astype(np.float32), edge.astype(np.float32)
+
+
+def count_norms(
+    sampler: NeighborSampler,
+    steps: InputNodes,
+    *,
+    coverage: int,
+    num_steps: int,
+    folder: str | None,
+    name: str,
+    shown: bool,
+) -> Norms:
+    """Draws subgraphs until they have `coverage` times as many nodes as the store, and counts.
+
+    Args:
+        sampler: What draws them, without rows.
+        steps: Batches of an epoch of it.
+        coverage: How often a node is there on average.
+        num_steps: Subgraphs are counted in multiples of this, as in PyG.
+        folder: Where counts are kept; None keeps none.
+        name: What decides the draws, beside store and seed.
+        shown: Show a progress bar on a terminal.
+
+    Raises:
+        UnsupportedArgument: The store keeps no edge ids.
+        StateMismatch: What is kept in `folder` is not what was written there.
+    """
+    schema = sampler.snapshot.schema
+    edge_type = schema.edge_types[0]
+    if not edge_type.has_edge_ids:
+        raise UnsupportedArgument(
+            "sample_coverage counts edges by their ids, and this store keeps none; import it again "
+            "with --edge-ids, or use sample_coverage=0"
+        )
+    sizes = {"nodes": schema.node_types[0].num_nodes, "edges": edge_type.num_edge_ids}
+    key = f"{name}:{sampler.snapshot.fingerprint}:{sampler.seed}"
+    if folder is None:
+        with tempfile.TemporaryDirectory(dir=_writable(sampler.snapshot.path)) as passing:
+            # Mapped files stay until the last array over them is gone.
+            return _count(Path(passing), sampler, steps, sizes, coverage, num_steps, shown)
+    digest = hashlib.blake2b(key.encode(), digest_size=8).hexdigest()
+    kept = Path(folder) / f"saint-{digest}"
+    if not kept.exists():
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        room = Path(tempfile.mkdtemp(prefix=f".{kept.name}-", dir=folder))
+        try:
+            norms = _count(room, sampler, steps, sizes, coverage, num_steps, shown)
+            facts = {"key": key, "num_samples": norms.num_samples}
+            (room / _FACTS).write_text(json.dumps(facts))
+            room.rename(kept)
+        except BaseException:
+            shutil.rmtree(room, ignore_errors=True)
+            raise
+    return _open(kept, key, sizes)
+
+
+def _writable(store: str) -> str | None:
+    """The folder of a store, if files can be made there."""
+    beside = os.path.dirname(os.path.abspath(store))
+    return beside if os.access(beside, os.W_OK) else None
+
+
+def _open(kept: Path, key: str, sizes: dict[str, int]) -> Norms:
+    wrong = StateMismatch(
+        f"{kept} does not hold the counts of these draws; remove it, or give another save_dir"
+    )
+    try:
+        facts = json.loads((kept / _FACTS).read_text())
+        arrays = {name: np.load(kept / f"{name}.npy", mmap_mode="r") for name in sizes}
+    except (OSError, ValueError) as error:
+        raise wrong from error
+    for name, array in arrays.items():
+        if array.shape != (sizes[name],) or array.dtype != np.uint32:
+            raise wrong
+    if facts.get("key") != key or not isinstance(facts.get("num_samples"), int):
+        raise wrong
+    return Norms(arrays["nodes"], arrays["edges"], facts["num_samples"])
+
+
+def _count(
+    room: Path,
+    sampler: NeighborSampler,
+    steps: InputNodes,
+    sizes: dict[str, int],
+    coverage: int,
+    num_steps: int,
+    shown: bool,
+) -> Norms:
+    arrays: dict[str, Any] = {
+        name: np.lib.format.open_memmap(room / f"{name}.npy", "w+", np.uint32, (size,))
+        for name, size in sizes.items()
+    }
+    plan = SeedPlan(num_seeds=num_steps, batch_size=1, seed=sampler.seed)
+    options = ReadOptions(reading="direct")
+    pipeline = Pipeline(sampler, steps, plan, options, goes_on=False)
+    wanted, seen, passes = coverage * sizes["nodes"], 0, 0
+    with progress_bar(wanted, "GraphSAINT coefficients", shown) as advance:
+        while seen < wanted:
+            before = seen
+            for batch in pipeline.run(_FIRST_EPOCH + passes):
+                ids, edge_ids = batch.nodes(), batch.edge_ids()
+                assert edge_ids is not None
+                arrays["nodes"][ids] += 1
+                # Both directions of an undirected edge have one id.
+                arrays["edges"][np.unique(edge_ids)] += 1
+                seen += len(ids)
+                del batch
+            passes += 1
+            advance(seen - before)
+            if seen == before:
+                raise UnsupportedArgument("the draws give no nodes, so nothing can be counted")
+    pipeline.close()
+    return Norms(arrays["nodes"], arrays["edges"], passes * num_steps)

@@ -1,0 +1,95 @@
+"""Parts of a graph that a partitioner makes, for loaders of clusters.
+
+What must not live here: loaders. The invariant: every live node is in one part, and deleted nodes
+are in none.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neargraph import _core
+from neargraph.exceptions import MissingDependency, UnsupportedArgument
+from neargraph.reader import Reader
+
+_TOGETHER = 1 << 18
+
+
+def metis_parts(store: Reader, num_parts: int, method: str = "metis") -> NDArray[np.int64]:
+    """The part of each node, [num_nodes], by METIS (Karypis and Kumar, SIAM J. Sci. Comput. 1998).
+
+    The whole graph is in memory meanwhile, outside the store's budget: about 40 bytes an edge.
+
+    Args:
+        store: The open store, or a snapshot, with one node type and one edge type.
+        num_parts: How many parts.
+        method: ``"metis"``, the only one.
+
+    Raises:
+        MissingDependency: The package pymetis is not installed.
+        UnsupportedArgument: Another method.
+
+    Example:
+        >>> parts = metis_parts(store, 100)
+        >>> loader = ng.ClusterLoader(store, 100, partition=parts, batch_size=8)
+    """
+    if method != "metis":
+        raise UnsupportedArgument(
+            f"partition={method!r} is not 'order', 'metis' or an array with the part of each node"
+        )
+    try:
+        import pymetis
+    except ImportError as error:
+        raise MissingDependency(
+            "partition='metis' needs the package pymetis: pip install pymetis; partition='order' "
+            "needs none"
+        ) from error
+    snapshot = store.snapshot()
+    count = snapshot.schema.node_types[0].num_nodes
+    if num_parts == 1 or count == 0:
+        return np.zeros(count, np.int64)
+    starts, others = _both_ways(snapshot, count)
+    _, parts = pymetis.part_graph(num_parts, xadj=starts, adjncy=others)
+    return np.asarray(parts, np.int64)
+
+
+def _both_ways(store: Any, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Neighbours in either direction, without loops and parallels: pointers and ids."""
+    pairs = []
+    for first in range(0, count, _TOGETHER):
+        nodes = np.arange(first, min(count, first + _TOGETHER), dtype=np.int64)
+        indptr, sources, *_ = store.version.neighbors(store.schema.edge_types[0].index, nodes)
+        ends = np.repeat(nodes, np.diff(indptr))
+        low, high = np.minimum(sources, ends), np.maximum(sources, ends)
+        pairs.append(np.unique((low * count + high)[low != high]))
+    keys = np.unique(np.concatenate(pairs)) if pairs else np.zeros(0, np.int64)
+    low, high = np.divmod(keys, count)
+    from_, to = np.concatenate([low, high]), np.concatenate([high, low])
+    starts = np.zeros(count + 1, np.int64)
+    np.cumsum(np.bincount(from_, minlength=count), out=starts[1:])
+    return starts, to[np.argsort(from_, kind="stable")]
+
+
+def groups_of_parts(store: Reader, parts: Any, num_parts: int) -> _core.Inputs:
+    """Inputs whose places stand for the live nodes of a part.
+
+    Raises:
+        ValueError: `parts` does not say one of `num_parts` parts for each node.
+    """
+    snapshot = store.snapshot()
+    owner = snapshot.schema.node_types[0]
+    array = np.asarray(parts)
+    if array.shape != (owner.num_nodes,) or array.dtype.kind not in "iu":
+        raise ValueError(
+            f"partition holds the part of each node, int64 [{owner.num_nodes}]; got "
+            f"{array.dtype} {list(array.shape)}"
+        )
+    if len(array) and not (array.min() >= 0 and array.max() < num_parts):
+        bad = int(array[(array < 0) | (array >= num_parts)][0])
+        raise ValueError(f"partition: part {bad} is not in 0 ... {num_parts - 1}")
+    live = np.setdiff1d(np.arange(owner.num_nodes), snapshot.dead_nodes(owner.name))
+    nodes = live[np.argsort(array[live], kind="stable")]
+    ends = np.zeros(num_parts + 1, np.int64)
+    np.cumsum(np.bincount(array[live], minlength=num_parts), out=ends[1:])
+    return _core.Inputs.groups(owner.index, ends, nodes)

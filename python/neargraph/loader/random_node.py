@@ -1,0 +1,55 @@
+"""PyG's RandomNodeLoader over a store on disk: random parts of all nodes."""
+
+from typing import Any
+
+from neargraph._optional import torch_for
+from neargraph.exceptions import UnsupportedArgument
+from neargraph.loader.seeds import resolve_input_nodes
+from neargraph.loader.spreading import SpreadSampler, only_edge_type
+from neargraph.reader import Reader
+
+with torch_for("RandomNodeLoader"):
+    import torch  # noqa: F401
+
+from neargraph.loader.sampling import LoaderOptions, SamplingLoader
+from neargraph.loader.whole import WholeCollator
+
+
+class RandomNodeLoader(SamplingLoader):
+    """Parts of all nodes with all edges between them, as `Data`.
+
+    Each batch has the tensors of the store, ``edge_index`` [2, e] and ``n_id`` [n]. Parts are of
+    equal size but for the last one; with `shuffle` each epoch has other ones.
+
+    Args:
+        data: The open store, or a snapshot, with one node type and one edge type.
+        num_parts: Batches of an epoch.
+        **options: As of `NeighborLoader`: `shuffle`, `seed`, `attrs`, `transform`, `reading`,
+            `rank`, `num_workers`, `device` and the others, but not `batch_size`.
+
+    Raises:
+        UnsupportedArgument: The store has several types.
+
+    Example:
+        >>> loader = ng.RandomNodeLoader(store, num_parts=40, shuffle=True)
+    """
+
+    def __init__(self, data: Reader, num_parts: int, **options: Any) -> None:
+        if "batch_size" in options:
+            raise UnsupportedArgument("batch_size follows from num_parts; leave it out")
+        given = LoaderOptions.take(type(self).__name__, options)
+        super().__init__(data, given)
+        snapshot = data.snapshot()
+        only_edge_type(snapshot.schema, None, "a graph that is cut into random parts")
+        inputs = resolve_input_nodes(snapshot, None)
+        if not 1 <= num_parts <= max(1, len(inputs)):
+            raise ValueError(f"num_parts must be in 1 ... {len(inputs)} nodes, got {num_parts}")
+        rows, x_cast = given.rows(snapshot.schema)
+        size = -(-len(inputs) // num_parts)
+        given.batch_size = -(-size // given.world_size) * given.world_size
+        sampler = SpreadSampler(snapshot, seed=given.seed, **rows)
+        collator = WholeCollator(sampler.schema, sampler.tensors, x_cast, by_hop=False)
+        self._start(sampler, inputs, collator, given)
+
+    def __repr__(self) -> str:
+        return f"RandomNodeLoader({self.snapshot.path!r}, num_parts={len(self)})"

@@ -1,0 +1,198 @@
+"""What loaders of sampled batches have in common: their options, and how they start.
+
+A loader says which seeds there are and what is sampled around them; all else is here. The
+invariant: an option has an effect or is refused, whatever the loader.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from neargraph._optional import torch_for
+from neargraph.dtypes import XFormat, dtype_name
+from neargraph.exceptions import UnsupportedArgument
+
+with torch_for("NeighborLoader", "; NeighborSampler needs neither"):
+    import torch
+    import torch_geometric  # noqa: F401
+
+from neargraph.loader.collate import Collator
+from neargraph.loader.copying import copy_stage
+from neargraph.loader.epochs import EpochLoader
+from neargraph.loader.options import Compiled, ReadOptions, check_count
+from neargraph.loader.pipeline import Pipeline
+from neargraph.loader.refused import refuse_unsupported
+from neargraph.loader.sampler import Attrs, NeighborSampler, check_x
+from neargraph.loader.seeds import InputNodes, SeedPlan
+from neargraph.loader.workers import BatchSource, WorkerPool
+from neargraph.reader import Reader
+from neargraph.schema import Schema
+
+# What DataLoader has for its processes, and what it does without.
+_WORKER_OPTIONS: dict[str, Any] = {
+    "multiprocessing_context": None,
+    "persistent_workers": False,
+    "prefetch_factor": None,
+    "worker_init_fn": None,
+    "timeout": 0,
+}
+
+
+@dataclass(kw_only=True)
+class LoaderOptions:
+    """The options that all loaders of sampled batches take; `NeighborLoader` describes them."""
+
+    batch_size: int = 1
+    shuffle: bool = False
+    seed: int = 0
+    drop_last: bool = False
+    rank: int = 0
+    world_size: int = 1
+    pad: bool = True
+    attrs: Attrs = None
+    x_dtype: torch.dtype | str | None = None
+    x_format: XFormat = "dense"
+    transform: Callable[[Any], Any] | None = None
+    prefetch: int | None = None
+    threads: int | None = None
+    reading: str = "auto"
+    window: int | None = None
+    two_phase: bool | None = None
+    temporary_writes: str = "auto"
+    compiled: Compiled = False
+    check_rows: bool = False
+    layout: str = "paged"
+    num_workers: int = 0
+    pin_memory: bool = False
+    device: torch.device | str | None = None
+    workers: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def take(cls, loader: str, given: dict[str, Any]) -> "LoaderOptions":
+        """Those of `given`, the keyword arguments that `loader` does not know itself.
+
+        Raises:
+            TypeError: No loader has such an argument.
+            UnsupportedArgument: One asks for what is not there.
+        """
+        names = {f.name for f in fields(cls)} - {"workers"}
+        own = {name: given.pop(name) for name in names & given.keys()}
+        return cls(**own, workers=_take_workers(own.get("num_workers", 0), given, loader))
+
+    def reads(self) -> ReadOptions:
+        """How rows are read."""
+        names = [f.name for f in fields(ReadOptions)]
+        return ReadOptions(**{name: getattr(self, name) for name in names})
+
+    def rows(self, schema: Schema) -> tuple[dict[str, Any], torch.dtype | None]:
+        """What a sampler is told of rows, and what torch makes of ``x`` after that."""
+        x_read, x_cast = _split_x_dtype(schema, self.x_dtype)
+        rows = {"attrs": self.attrs, "x_dtype": x_read, "x_format": self.x_format}
+        return {**rows, "check_rows": self.check_rows, "layout": self.layout}, x_cast
+
+    def plan(self, num_seeds: int) -> SeedPlan:
+        """The order of the seeds."""
+        return SeedPlan(
+            num_seeds=num_seeds,
+            batch_size=self.batch_size,
+            shuffle=self.shuffle,
+            seed=self.seed,
+            drop_last=self.drop_last,
+            pad=self.pad and not self.drop_last and self.world_size > 1,
+            rank=self.rank,
+            world_size=self.world_size,
+        )
+
+
+class SamplingLoader(EpochLoader):
+    """Batches that are sampled around seeds."""
+
+    def __init__(self, data: Reader, options: LoaderOptions) -> None:
+        _check_data(data)
+        options.reads().check_workers(options.num_workers)
+        super().__init__(copy_stage(options.pin_memory, options.device))
+
+    def _start(
+        self,
+        sampler: NeighborSampler,
+        inputs: InputNodes,
+        collator: Collator,
+        options: LoaderOptions,
+    ) -> None:
+        """Starts to make batches of `sampler` around `inputs`."""
+        check_x(sampler.snapshot.schema, sampler.tensors, options.x_dtype)
+        if options.num_workers:
+            sampler.snapshot.share()
+        plan = options.plan(len(inputs))
+        self._source = BatchSource(sampler, inputs, plan, collator, options.transform)
+        if options.num_workers:
+            self._pool = WorkerPool(self._source, options.num_workers, options.workers)
+        else:
+            self._pipeline = Pipeline(sampler, inputs, plan, options.reads(), goes_on=True)
+
+    @property
+    def batch_size(self) -> int:
+        """Seeds of a global batch."""
+        return self._source.plan.batch_size
+
+    def chosen(self) -> dict[str, Any] | None:
+        """How rows are read ahead: policy, window, phases, rows in memory, expected reads and
+        bytes a batch; of compiled epochs how many take turns, and what of the memory is for what.
+        None before the first batch, or where nothing is read ahead."""
+        return self._pipeline.chosen() if self._pipeline is not None else None
+
+    def _settings(self) -> dict[str, Any]:
+        sampler = self._source.sampler
+        epochs = None if self._pipeline is None else self._pipeline.epochs
+        return {
+            "fanouts": sampler.fanouts,
+            "replace": sampler.replace,
+            "method": sampler.method,
+            "dependent_batches": sampler.dependent_batches,
+            "input_nodes": self._source.inputs.digest(),
+            "shape": sampler.shape.words or None,
+            "compiled": None if epochs is None else ",".join(map(str, epochs)),
+        }
+
+
+def _check_data(data: Any) -> None:
+    if not isinstance(data, Reader):
+        raise TypeError(
+            "data must be what neargraph.open returns, or a snapshot of it, got "
+            f"{type(data).__name__}; neargraph.from_pyg writes Data and HeteroData to a store"
+        )
+
+
+def _take_workers(num_workers: int, given: dict[str, Any], loader: str) -> dict[str, Any]:
+    """What is given for processes; refuses it where there are none, and all that is not taken."""
+    workers = {k: given.pop(k) for k in _WORKER_OPTIONS if k in given}
+    refuse_unsupported(given, loader)
+    check_count("num_workers", num_workers, 0)
+    if num_workers and given.get("filter_per_worker") is False:
+        raise UnsupportedArgument(
+            "filter_per_worker=False reads rows in the main process; with num_workers each "
+            "process reads those of its batches; leave one of them out"
+        )
+    for name, value in workers.items():
+        if not num_workers and value != _WORKER_OPTIONS[name]:
+            raise UnsupportedArgument(
+                f"{name}={value!r} is for processes, and num_workers is 0; leave it out, or give "
+                "num_workers"
+            )
+    return workers
+
+
+def _split_x_dtype(
+    schema: Schema, x_dtype: torch.dtype | str | None
+) -> tuple[str | None, torch.dtype | None]:
+    """What the store reads ``x`` as, and what torch makes of it after that."""
+    if x_dtype is None:
+        return None, None
+    name = dtype_name(x_dtype)
+    found = [t for owner in schema.node_types for t in owner.tensors if t.name == "x"]
+    # What the store cannot convert, such as integers, torch does.
+    if isinstance(x_dtype, torch.dtype) and not all(t.is_number for t in found):
+        return None, x_dtype
+    if isinstance(x_dtype, torch.dtype) and name not in ("f32", "f16", "bf16"):
+        return None, x_dtype
+    return name, None

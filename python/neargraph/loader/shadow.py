@@ -1,0 +1,113 @@
+"""PyG's ShaDowKHopSampler over a store on disk (Zeng et al., NeurIPS 2021)."""
+
+from typing import Any
+
+from neargraph._optional import torch_for
+from neargraph.loader.minibatch import MiniBatch
+from neargraph.loader.options import check_count
+from neargraph.loader.seeds import resolve_input_nodes
+from neargraph.loader.spreading import only_edge_type
+from neargraph.reader import Reader
+
+with torch_for("ShaDowKHopSampler"):
+    import torch
+    from torch_geometric.data import Batch, Data
+
+from neargraph.loader.collate import Collator
+from neargraph.loader.sampler import NeighborSampler
+from neargraph.loader.sampling import LoaderOptions, SamplingLoader
+
+
+class _Collator(Collator):
+    """A `Batch` of one subgraph for each root, root after root."""
+
+    def __call__(self, batch: MiniBatch) -> Any:
+        data, seeds = self.graph(batch), batch.num_seeds
+        order = torch.argsort(data.batch, stable=True)
+        number = torch.empty_like(order)
+        number[order] = torch.arange(len(order))
+        count, edges = len(order), data.edge_index.size(1)
+        out = Batch()
+        for name, value in data.items():
+            if name not in ("edge_index", "batch"):
+                is_of_nodes = torch.is_tensor(value) and data.is_node_attr(name)
+                out[name] = value[order] if is_of_nodes and value.size(0) == count else value
+        ends = number[data.edge_index]
+        # By destination, as neighbour lists are.
+        by_end = torch.argsort(ends[1], stable=True)
+        out.edge_index = ends[:, by_end]
+        for name in set(out.keys()) & _of_edges(data, edges):
+            out[name] = out[name][by_end]
+        out.batch = data.batch[order]
+        out.ptr = torch.searchsorted(out.batch, torch.arange(seeds + 1))
+        # A root is the first node of its subgraph.
+        out.root_n_id = number[:seeds]
+        if "y" in out:
+            out.y = out.y[out.root_n_id]
+        return out
+
+
+def _of_edges(data: Data, count: int) -> set[str]:
+    """The names of what a batch has for each edge, but for its ends."""
+    names = [str(name) for name in data.keys() if data.is_edge_attr(name)]  # noqa: SIM118
+    return {name for name in names if name != "edge_index" and data[name].size(0) == count}
+
+
+class ShaDowKHopSampler(SamplingLoader):
+    """Small subgraphs around roots, each with all edges between its nodes, as a `Batch` of graphs.
+
+    Each batch has ``x`` and the other node tensors [n, ...], ``y`` of the roots alone [r, ...],
+    ``edge_index`` [2, e], ``n_id`` [n], ``batch`` [n] and ``ptr`` [r + 1] (which root a node
+    belongs to), and ``root_n_id`` [r], the place of each root among the nodes.
+
+    Args:
+        data: The open store, or a snapshot, with one node type and one edge type.
+        depth: Hops of a subgraph.
+        num_neighbors: Neighbours that are drawn of each node and hop; -1 takes all.
+        node_idx: The roots, as of `NeighborLoader`'s ``input_nodes``; None takes all nodes.
+        replace: Draw neighbours with replacement.
+        **options: As of `NeighborLoader`: `batch_size` (roots), `shuffle`, `seed`, `attrs`,
+            `transform`, `reading`, `rank`, `num_workers`, `device` and the others.
+
+    Raises:
+        UnsupportedArgument: The store has several types.
+
+    Example:
+        >>> loader = ng.ShaDowKHopSampler(store, depth=2, num_neighbors=5, node_idx="train",
+        ...                               batch_size=128, shuffle=True)
+    """
+
+    def __init__(
+        self,
+        data: Reader,
+        depth: int,
+        num_neighbors: int,
+        node_idx: Any = None,
+        replace: bool = False,
+        **options: Any,
+    ) -> None:
+        given = LoaderOptions.take(type(self).__name__, options)
+        super().__init__(data, given)
+        check_count("depth", depth, 1)
+        snapshot = data.snapshot()
+        only_edge_type(snapshot.schema, None, "a graph of which small parts are taken")
+        rows, x_cast = given.rows(snapshot.schema)
+        sampler = NeighborSampler(
+            snapshot,
+            [num_neighbors] * depth,
+            seed=given.seed,
+            replace=replace,
+            disjoint=True,
+            subgraph_type="induced",
+            **rows,
+        )
+        inputs = resolve_input_nodes(snapshot, node_idx)
+        collator = _Collator(sampler.schema, sampler.tensors, x_cast, by_hop=False)
+        self._start(sampler, inputs, collator, given)
+
+    def __repr__(self) -> str:
+        source = self._source
+        return (
+            f"ShaDowKHopSampler({self.snapshot.path!r}, depth={len(source.sampler.fanouts[0])}, "
+            f"roots={len(source.inputs):,}, batch_size={self.batch_size})"
+        )

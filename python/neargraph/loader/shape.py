@@ -1,0 +1,166 @@
+"""The shape of batches in PyG's words: disjoint subgraphs, times, and which edges a batch has.
+
+What must not live here: how neighbours are chosen. The invariant: a combination that PyG refuses,
+or that the store has nothing for, is refused by name when a loader is made.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from neargraph import _core
+from neargraph.exceptions import NameNotFound, UnsupportedArgument
+from neargraph.schema import EdgeType, Schema
+
+EDGE_TIME = "edge_time"
+"""What batches call the time that neighbour lists carry."""
+
+_SUBGRAPHS = ("directional", "bidirectional", "induced")
+_STRATEGIES = ("uniform", "last")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """What a batch has beside the nodes that its hops reach.
+
+    Attributes:
+        disjoint: Each seed has a subgraph of its own.
+        times: ``"uniform"`` or ``"last"`` where sampling looks at times, else None.
+        node_times: By node type, the tensor of its times, where nodes have them; None where edges
+            do.
+        subgraph: PyG's `subgraph_type`.
+    """
+
+    disjoint: bool = False
+    times: str | None = None
+    node_times: tuple[str | None, ...] | None = None
+    subgraph: str = "directional"
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether batches are neighbourhoods that share one subgraph, as drawn."""
+        return self == Shape()
+
+    @property
+    def words(self) -> str:
+        """The same in words, for fingerprints."""
+        return "" if self.is_plain else repr(self)
+
+    def core(
+        self, schema: Schema, snapshot: _core.Snapshot, spread: _core.Spread | None = None
+    ) -> _core.Shape | None:
+        """The same for the compiled core, of batches that grow by `spread`; None for plain ones.
+
+        Raises:
+            UnsupportedArgument: Edges of a type cannot be turned round.
+        """
+        if self.is_plain and spread is None:
+            return None
+        both = induced = None
+        count = 1 + max((t.index for t in (*schema.edge_types, *schema.reverse_types)), default=-1)
+        if self.subgraph == "bidirectional":
+            turned = {t.index: turned_round(schema, t).index for t in schema.edge_types}
+            both = [turned.get(index) for index in range(count)]
+        if self.subgraph == "induced":
+            wanted = {t.index for t in schema.edge_types}
+            induced = [index in wanted for index in range(count)]
+        return _core.Shape(
+            snapshot,
+            disjoint=self.disjoint,
+            times=self.times,
+            node_times=None if self.node_times is None else list(self.node_times),
+            both_ways=both,
+            induced=induced,
+            spread=spread,
+        )
+
+
+def resolve_shape(
+    schema: Schema,
+    *,
+    disjoint: bool = False,
+    time_attr: str | None = None,
+    temporal_strategy: str = "uniform",
+    subgraph_type: Any = "directional",
+) -> Shape:
+    """What PyG's arguments ask for.
+
+    Raises:
+        NameNotFound: Nothing in the store has times of that name.
+        UnsupportedArgument: An argument that has no effect.
+        ValueError: A value that PyG does not take.
+    """
+    subgraph = getattr(subgraph_type, "value", subgraph_type)
+    _check_choice("subgraph_type", subgraph, _SUBGRAPHS)
+    _check_choice("temporal_strategy", temporal_strategy, _STRATEGIES)
+    if time_attr is None:
+        if temporal_strategy != "uniform":
+            raise UnsupportedArgument(
+                f"temporal_strategy={temporal_strategy!r} has no effect without time_attr; name "
+                "the attribute that holds the times, or leave it out"
+            )
+        return Shape(disjoint=disjoint, subgraph=subgraph)
+    # As in PyG, sampling by time keeps the subgraphs of seeds apart.
+    node_times = _node_times(schema, time_attr)
+    return Shape(disjoint=True, times=temporal_strategy, node_times=node_times, subgraph=subgraph)
+
+
+def _check_choice(name: str, value: Any, known: Sequence[str]) -> None:
+    if value not in known:
+        raise ValueError(f"{name}={value!r} is not one of {', '.join(map(repr, known))}")
+
+
+def _node_times(schema: Schema, name: str) -> tuple[str | None, ...] | None:
+    """By node type, whether a tensor `name` holds its times; None if edges have the times."""
+    found = [
+        next((t for t in owner.tensors if t.name == name), None) for owner in schema.node_types
+    ]
+    timed = [t for t in schema.edge_types if t.has_time]
+    if any(found):
+        wrong = [t for t in found if t is not None and (t.dtype != "i64" or t.num_columns != 1)]
+        if wrong:
+            raise UnsupportedArgument(
+                f"time_attr={name!r}: times are one int64 for each node, and this tensor has "
+                f"dtype {wrong[0].dtype} and rows of shape {list(wrong[0].shape)}"
+            )
+        if timed and name in (EDGE_TIME, "time"):
+            raise UnsupportedArgument(
+                f"time_attr={name!r} is the name of a node tensor, and edge types "
+                f"{[t.triple for t in timed]} have times, too; store the times of the nodes under "
+                "another name"
+            )
+        return tuple(None if t is None else name for t in found)
+    if name in (EDGE_TIME, "time") and timed:
+        return None
+    tensors = sorted({t.name for owner in schema.node_types for t in owner.tensors})
+    kept = f"; edge types with times: {[t.triple for t in timed]}" if timed else ""
+    raise NameNotFound(
+        f"time_attr={name!r} is neither a node tensor nor the time of edges (import edges with "
+        f"their times to sample by {EDGE_TIME!r}); node tensors: {tensors}{kept}"
+    )
+
+
+def turned_round(schema: Schema, edge_type: EdgeType) -> EdgeType:
+    """The edge type that the edges of `edge_type` belong to in the other direction.
+
+    That is ``rev_`` of its relation where there is one, the type itself where it joins a node type
+    with itself, and else the only type that joins the two the other way.
+
+    Raises:
+        UnsupportedArgument: There is none.
+    """
+    source, relation, destination = edge_type.triple
+    turned = [t for t in schema.edge_types if (t.source, t.destination) == (destination, source)]
+    names = (f"rev_{relation}", relation.removeprefix("rev_"))
+    named = [t for t in turned if t.relation in names and t.index != edge_type.index]
+    if named:
+        return named[0]
+    if source == destination:
+        return edge_type
+    if len(turned) == 1:
+        return turned[0]
+    raise UnsupportedArgument(
+        f"subgraph_type='bidirectional' needs an edge type that holds {edge_type.triple!r} the "
+        f"other way, and this store has {len(turned)} from {destination!r} to {source!r}; give "
+        "them fanouts and import one, or use subgraph_type='directional'"
+    )

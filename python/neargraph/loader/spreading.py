@@ -1,0 +1,101 @@
+"""Samplers whose batches grow otherwise than by hops, or are drawn as a whole.
+
+Each class says what the compiled core is asked for, and nothing else. The invariant: they are
+`NeighborSampler`s without fanouts, so that pipelines, processes and checks treat them alike.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from neargraph import _core
+from neargraph.exceptions import UnsupportedArgument
+from neargraph.loader.sampler import NeighborSampler
+from neargraph.reader import EdgeName, Reader
+from neargraph.schema import EdgeType, Schema
+
+
+class SpreadSampler(NeighborSampler):
+    """A sampler without hops of neighbours.
+
+    Args:
+        store: The open store, or a snapshot.
+        spread: How batches grow from their seeds; None leaves the seeds.
+        roots: (how, count, edge type) of seeds that are drawn.
+        induced: Batches have all edges between their nodes.
+        **how: `seed`, `attrs`, `x_dtype` and the others that say which rows are read.
+    """
+
+    def __init__(
+        self,
+        store: Reader,
+        *,
+        spread: _core.Spread | None = None,
+        roots: tuple[str, int, int] | None = None,
+        induced: bool = True,
+        **how: Any,
+    ) -> None:
+        self._grows, self._drawn = spread, roots
+        self._made_roots: _core.Roots | None = None
+        subgraph = "induced" if induced else "directional"
+        super().__init__(store, [], subgraph_type=subgraph, **how)
+
+    def _spread(self) -> _core.Spread | None:
+        return self._grows
+
+    def _roots(self) -> _core.Roots | None:
+        if self._drawn is not None and self._made_roots is None:
+            self._made_roots = _core.Roots(self.snapshot.version, *self._drawn)
+        return self._made_roots
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_made_roots": None}
+
+
+def only_edge_type(schema: Schema, name: EdgeName, what: str) -> EdgeType:
+    """The edge type that subgraphs grow over: it joins a node type with itself.
+
+    Raises:
+        UnsupportedArgument: It does not, or the store has several types.
+    """
+    if not schema.is_homogeneous:
+        raise UnsupportedArgument(
+            f"{what} has one node type and one edge type, this store has "
+            f"{len(schema.node_types)} and {len(schema.edge_types)}; use NeighborLoader or "
+            "HGTLoader"
+        )
+    return schema.edge_type(name)
+
+
+def path_of(schema: Schema, names: Sequence[Any] | Any) -> list[EdgeType]:
+    """The edge types of a walk: one name, or a list of them (PyG's metapath).
+
+    A step leads from a node to a source of its list, so that the steps of the walk user, item, user
+    over ("user", "buys", "item") are its reverse and itself. Names of the types in the direction of
+    the walk are taken as well, if the store has an edge type the other way.
+    """
+    is_one = isinstance(names, str) or (
+        isinstance(names, tuple) and all(isinstance(part, str) for part in names)
+    )
+    given = [names] if names is None or is_one else list(names)
+    return [schema.edge_type(name) for name in given]
+
+
+def counts_by_type(schema: Schema, given: Any) -> list[list[int]]:
+    """Numbers by node type and layer, from a list for all types or a dictionary.
+
+    Raises:
+        ValueError: Lists of different lengths, or numbers below 0.
+        NameNotFound: No such node type.
+    """
+    if isinstance(given, Mapping):
+        known = {schema.node_type(name).index: list(counts) for name, counts in given.items()}
+        layers = max((len(counts) for counts in known.values()), default=0)
+        lists = [known.get(t.index, [0] * layers) for t in schema.node_types]
+    else:
+        lists = [list(given) for _ in schema.node_types]
+    if len({len(counts) for counts in lists}) != 1 or not lists[0]:
+        raise ValueError(f"num_samples needs one number for each layer and type, got {given!r}")
+    for count in (count for counts in lists for count in counts):
+        if isinstance(count, bool) or int(count) != count or not 0 <= count < 2**32:
+            raise ValueError(f"num_samples holds counts from 0 on, got {count!r}")
+    return lists

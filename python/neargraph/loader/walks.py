@@ -1,0 +1,91 @@
+"""Random walks over a store, uniform, biased as in node2vec, or along a path of edge types.
+
+No torch anywhere. The invariant: a walk is a pure function of (store, path, p, q, seed, stream, its
+place among the starts).
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neargraph.exceptions import UnsupportedArgument
+from neargraph.loader.options import check_count
+from neargraph.loader.seeds import resolve_input_nodes
+from neargraph.loader.spreading import SpreadSampler, path_of
+from neargraph.reader import Reader
+
+
+class RandomWalkSampler:
+    """Random walks (node2vec: Grover and Leskovec, KDD 2016; metapath2vec: Dong et al., KDD 2017).
+
+    A step leads from a node to one of its in-neighbours, as all sampling does; name a reverse that
+    the store keeps to follow edges forwards.
+
+    Args:
+        store: The open store, or a snapshot. The sampler stays at the commit that is the newest
+            when it is made.
+        walk_length: Steps of a walk.
+        p: Return parameter of node2vec: going back to the node before has weight 1 / p.
+        q: In-out parameter of node2vec: a node that is not adjacent to the node before has weight
+            1 / q. With p = q = 1 walks are uniform.
+        path: The edge types of the steps, over and over: one, or a list that ends at the node type
+            at which it begins; None where there is one edge type.
+        seed: Seed of all draws.
+
+    Raises:
+        NameNotFound: No such edge type.
+        UnsupportedArgument: Steps do not follow each other; or p and q with several edge types.
+
+    Example:
+        >>> walks = ng.RandomWalkSampler(store, 20, p=0.25, q=4.0, seed=7)
+        >>> walks.sample([0, 1, 2]).shape
+        (3, 21)
+    """
+
+    def __init__(
+        self,
+        store: Reader,
+        walk_length: int,
+        *,
+        p: float = 1.0,
+        q: float = 1.0,
+        path: str | Sequence[Any] | None = None,
+        seed: int = 0,
+    ) -> None:
+        check_count("walk_length", walk_length, 1)
+        for name, value in (("p", p), ("q", q)):
+            if not (value > 0 and np.isfinite(value)):
+                raise ValueError(f"{name} must be a finite number above 0, got {value}")
+        self.snapshot = store.snapshot()
+        types = path_of(self.snapshot.schema, path)
+        self._path = [t.index for t in types]
+        self._start = types[0].destination
+        self._length = walk_length
+        self._bias = None if p == q == 1 else (float(p), float(q))
+        self._sampler = SpreadSampler(self.snapshot, seed=seed, attrs=(), induced=False)
+
+    def sample(self, ids: Any, *, stream: int = 0) -> NDArray[np.int64]:
+        """Walks from `ids`, [n, walk_length + 1]; a repeated id has another walk at each place.
+
+        A walk along one edge type stays at a node without in-neighbours; along several it ends
+        there, and the rest of its row is -1.
+
+        Args:
+            ids: Where walks begin, as of `NeighborLoader`'s ``input_nodes``.
+            stream: Another one has other walks.
+
+        Raises:
+            NodeOutOfRange: An id is out of range.
+            BudgetTooSmall: The walks do not fit the memory budget.
+        """
+        inputs = resolve_input_nodes(self.snapshot, ids)
+        if inputs.node_type.name != self._start:
+            raise UnsupportedArgument(
+                f"walks begin at nodes of type {self._start!r}, got {inputs.node_type.name!r}"
+            )
+        starts = inputs.nodes(np.arange(len(inputs), dtype=np.int64))
+        core = self._sampler.core
+        walks = core.walk(self._path, self._length, self._bias, starts, stream)
+        return walks.reshape(len(starts), self._length + 1)
