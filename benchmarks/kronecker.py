@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from neargraph.datasets.kronecker import marks_of
+
 from .planted import distinct
 
 Array = Any
@@ -34,13 +36,7 @@ def shrunk(indptr: Array, indices: Array, factor: int, per_row: float) -> Array:
     row = np.repeat(np.arange(nodes, dtype=np.int64), np.diff(indptr)) * factor // nodes
     column = indices.astype(np.int64) * factor // nodes
     weight = np.bincount(row * factor + column, minlength=factor * factor).reshape(factor, factor)
-    marks = np.eye(factor, dtype=bool)
-    above = np.argwhere(np.triu(np.ones((factor, factor), dtype=bool), 1))
-    heavy = np.argsort(-weight[above[:, 0], above[:, 1]], kind="stable")
-    more = int((per_row - 1) * factor / 2)
-    for a, b in above[heavy[:more]]:
-        marks[a, b] = marks[b, a] = True
-    return marks
+    return marks_of(weight, per_row)
 
 
 def expanded(indptr: Array, indices: Array, factor: int, per_row: float) -> tuple[Array, Array]:

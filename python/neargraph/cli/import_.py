@@ -9,6 +9,7 @@ import typer
 from neargraph._room import minimum_of
 from neargraph.exceptions import ImportFailed
 from neargraph.importers import (
+    FORMATS,
     GraphPlan,
     ImportOptions,
     Note,
@@ -27,7 +28,7 @@ from .show import bars, console, pairs_table, print_json, readable, size
 # The options with long help, so that the command fits on a screen.
 _Format = Annotated[
     str | None,
-    typer.Option(help="text, lists, temporal, table, npy, npz, planetoid, musae, tudataset."),
+    typer.Option(help=f"{', '.join(FORMATS)}. Default: what the input looks like."),
 ]
 _Memory = Annotated[
     str | None,

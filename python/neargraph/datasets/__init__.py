@@ -1,6 +1,33 @@
-"""Graphs that can be built on the spot: Debian's packages, and generated ones."""
+"""Graphs that can be built on the spot, and data sets as other packages keep them on disk."""
+
+from typing import TYPE_CHECKING, Any
 
 from .debian import AptListsMissing, plan_debian, read_apt
 from .generated import plan_generated
+from .links import link_splits
 
-__all__ = ["AptListsMissing", "plan_debian", "plan_generated", "read_apt"]
+if TYPE_CHECKING:
+    from .graphbolt import to_graphbolt
+    from .kronecker import Seed, expand
+
+__all__ = [
+    "AptListsMissing",
+    "Seed",
+    "expand",
+    "link_splits",
+    "plan_debian",
+    "plan_generated",
+    "read_apt",
+    "to_graphbolt",
+]
+
+# They read stores, which whoever imports a graph does not have to load.
+_LAZY = {"Seed": "kronecker", "expand": "kronecker", "to_graphbolt": "graphbolt"}
+
+
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)

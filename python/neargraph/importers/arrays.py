@@ -281,5 +281,7 @@ def drop_pages(array: Array | None) -> None:
     base: Any = array
     while isinstance(base, np.ndarray):
         base = base.base
+    if isinstance(base, memoryview):
+        base = base.obj
     if isinstance(base, mmap.mmap):
         base.madvise(mmap.MADV_DONTNEED)

@@ -1,20 +1,29 @@
 """Which parser reads an input: by its name, its members and its first bytes."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 from .check import fail, need_file
+from .graphbolt import METADATA, graphbolt_file, plan_graphbolt
+from .igb import igb_root, plan_igb
+from .known_sets import refuse_links, refuse_name
 from .lists import plan_lists
 from .memory import allowed
 from .musae import musae_parts, plan_musae
 from .npy import plan_npy
 from .npz import plan_npz
+from .ogb import ogb_root, plan_ogb
 from .plan import GraphPlan
 from .planetoid import plan_planetoid, planetoid_name
+from .pyg_processed import plan_processed, processed_file
 from .table import TABLE_ENDINGS, plan_table, table_folder
 from .temporal import labels_beside, plan_temporal
 from .text import TextHints, data_lines, plan_text, read_head
 from .tudataset import plan_tudataset, tu_name
+
+# SNAP's files of ground-truth communities, whose lines look like adjacency lists.
+_COMMUNITIES = re.compile(r"\.cmty\.txt(\.gz)?$")
 
 _PLANNERS: dict[str, Callable[..., GraphPlan]] = {
     "text": plan_text,
@@ -26,6 +35,10 @@ _PLANNERS: dict[str, Callable[..., GraphPlan]] = {
     "planetoid": plan_planetoid,
     "musae": plan_musae,
     "tudataset": plan_tudataset,
+    "graphbolt": plan_graphbolt,
+    "ogb": plan_ogb,
+    "igb": plan_igb,
+    "pyg": plan_processed,
 }
 FORMATS = tuple(_PLANNERS)
 # The planners of these formats take hints.
@@ -57,7 +70,7 @@ def plan_source(
         >>> plan_source("cora.npz").format        # doctest: +SKIP
         'npz adj/attr'
     """
-    path = Path(source)
+    path = _inside(Path(source)) if format is None else Path(source)
     with allowed(memory) as allowance:
         plan = _plan(path, format or detect_format(path), hints)
         plan.held_bytes = allowance.held
@@ -77,13 +90,23 @@ def _plan(path: Path, chosen: str, hints: TextHints | None) -> GraphPlan:
 
 def detect_format(path: Path) -> str:
     """The name of the format of ``path``, one of `FORMATS`; ImportFailed where it is unclear."""
+    path = _inside(path)
     if path.is_dir():
         return _detect_folder(path)
+    if not path.exists():
+        refuse_name(path)
     need_file(path)
+    if path.name == METADATA:
+        return "graphbolt"
     if path.suffix in (".npz", ".npy"):
         return path.suffix[1:]
     if path.suffix in TABLE_ENDINGS:
         return "table"
+    if path.suffix == ".pt":
+        return "pyg"
+    if _COMMUNITIES.search(path.name):
+        fail(path, "a list of communities, not of edges", "give the .ungraph.txt file beside it")
+    refuse_links(path)
     if planetoid_name(path):
         return "planetoid"
     if musae_parts(path):
@@ -92,6 +115,14 @@ def detect_format(path: Path) -> str:
 
 
 def _detect_folder(path: Path) -> str:
+    if graphbolt_file(path):
+        return "graphbolt"
+    if ogb_root(path):
+        return "ogb"
+    if igb_root(path):
+        return "igb"
+    if processed_file(path):
+        return "pyg"
     if planetoid_name(path):
         return "planetoid"
     if tu_name(path):
@@ -102,7 +133,20 @@ def _detect_folder(path: Path) -> str:
         return "table"
     if (path / "root.a").exists():
         fail(path, "is already a neargraph store", "open it with ng.open, or import its source")
+    refuse_links(path)
     return fail(path, "a folder of no known layout", "give one file of it, or --format")
+
+
+def _inside(path: Path) -> Path:
+    """The raw/ of a data set that has nothing else, and the only .npz of a folder; else itself."""
+    raw = path / "raw"
+    if raw.is_dir() and ogb_root(path) is None and not graphbolt_file(path):
+        return path if igb_root(path) or processed_file(path) else _inside(raw)
+    if path.is_dir() and not (path / "root.a").exists() and not any(path.glob("*.npy")):
+        files = [file for file in path.iterdir() if file.suffix == ".npz"]
+        known = planetoid_name(path) or tu_name(path) or table_folder(path)
+        return files[0] if len(files) == 1 and not known else path
+    return path
 
 
 def _detect_text(path: Path) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .check import fail
+from .check import fail, to_i64
 from .chunks import chunk_rows
 from .memory import hold_to
 from .notes import Note
@@ -76,3 +76,38 @@ def parsed_labels(name: str, texts: list[str], where: str, notes: list[Note]) ->
         return TensorPlan(name, "i64", (), lambda: iter([whole]), len(whole))
     floats = values.astype(np.float32)
     return TensorPlan(name, "f32", (), lambda: iter([floats]), len(floats))
+
+
+def number_labels(
+    name: str,
+    pieces: Callable[[], Iterator[Array]],
+    num_rows: int,
+    where: str,
+    notes: list[Note],
+) -> TensorPlan:
+    """Labels of one column that stream as numbers: classes where all known ones are whole.
+
+    Integers, and floats that are whole or NaN, become i64 with missing ones -1; other floats f32.
+    """
+    missing, whole = 0, True
+    for piece in pieces():
+        if piece.dtype.kind != "f":
+            continue
+        gaps = np.isnan(piece)
+        missing += int(gaps.sum())
+        whole = whole and bool((gaps | (piece == np.floor(piece)) & (np.abs(piece) < 2**62)).all())
+    if whole:
+        notes.extend(missing_labels(missing, where))
+
+    def chunks() -> Iterator[Array]:
+        row = 0
+        for piece in pieces():
+            if not whole:
+                yield piece.astype(np.float32)
+            elif piece.dtype.kind == "f":
+                yield np.where(np.isnan(piece), UNLABELLED, piece).astype(np.int64)
+            else:
+                yield to_i64(piece, where, row)
+            row += len(piece)
+
+    return TensorPlan(name, "i64" if whole else "f32", (), chunks, num_rows)

@@ -12,8 +12,8 @@ import numpy as np
 from neargraph.exceptions import ImportFailed
 
 from .arrays import NpzFile
-from .check import fail, wider_than_f32
-from .chunks import chunk_rows, spans
+from .blocks import block_edges, block_fact, graph_ids, graph_labels
+from .check import fail
 from .csr import csr_edges, csr_tensor, member_tensor
 from .labels import class_tensor, text_rows
 from .notes import Note, left_out
@@ -24,6 +24,10 @@ from .plan import Array, EdgeChunk, EdgePlan, GraphPlan, NodePlan, TensorPlan
 _ADJACENCY = ("adj_indptr", "adj_indices", "adj_data", "adj_shape", "labels")
 _ATTRIBUTES = ("attr_indptr", "attr_indices", "attr_data", "attr_shape")
 
+# The names of the heterophilous sets, then those of MUSAE's embedded ones.
+_FEATURES = ("node_features", "features")
+_LABELS = ("node_labels", "target")
+
 _LAYOUTS = """adj_indptr/adj_indices (adj/attr layout), edges + node_features (heterophilous),
 indptr/indices (CSR), X__rel__Y (typed), node_ptr/edge_ptr/edge_index (molecules)"""
 
@@ -33,7 +37,7 @@ def plan_npz(path: Path | str) -> GraphPlan:
     npz = NpzFile(path)
     if "adj_indptr" in npz:
         return _plan_matrices(npz)
-    if "edges" in npz and "node_features" in npz:
+    if "edges" in npz and _member(npz, _FEATURES):
         return _plan_heterophilous(npz)
     if "node_ptr" in npz and "edge_ptr" in npz and "edge_index" in npz:
         return _plan_blocks(npz)
@@ -45,6 +49,11 @@ def plan_npz(path: Path | str) -> GraphPlan:
     return fail(
         npz.path, f"unknown npz layout (members: {npz.listed})", f"write it in one of: {known}"
     )
+
+
+def _member(npz: NpzFile, names: Sequence[str]) -> str:
+    """The first of some members that a file has; "" where it has none."""
+    return next((name for name in names if name in npz), "")
 
 
 def _all_ones(npz: NpzFile, name: str) -> bool:
@@ -120,11 +129,12 @@ def _csr_plan(
 
 
 def _plan_heterophilous(npz: NpzFile) -> GraphPlan:
-    num_nodes = npz.length("node_features")
+    features, labels = _member(npz, _FEATURES), _member(npz, _LABELS)
+    num_nodes = npz.length(features)
     node, notes = NodePlan(num_nodes=num_nodes), list[Note]()
-    node.tensors.append(member_tensor(npz, "node_features", "x", num_nodes))
-    if "node_labels" in npz:
-        node.tensors.append(label_tensor(npz, "node_labels", num_nodes, notes))
+    node.tensors.append(member_tensor(npz, features, "x", num_nodes))
+    if labels:
+        node.tensors.append(label_tensor(npz, labels, num_nodes, notes))
     names = ("train_masks", "val_masks", "test_masks")
     masks = [npz.small(name).astype(bool) if name in npz else None for name in names]
     node.tensors.extend(split_tensors(masks, num_nodes, str(npz.path)))
@@ -132,7 +142,7 @@ def _plan_heterophilous(npz: NpzFile) -> GraphPlan:
         chunks=lambda: pair_chunks(npz, "edges", num_nodes, num_nodes, prefer_rows=True),
         num_edges=npz.length("edges"),
     )
-    used = ("node_features", "node_labels", "edges", *names)
+    used = (features, labels, "edges", *names)
     notes += unused_members(npz, used)
     return GraphPlan(str(npz.path), "npz heterophilous", [node], [edge], notes)
 
@@ -219,15 +229,14 @@ def _plan_blocks(npz: NpzFile) -> GraphPlan:
     node = NodePlan(num_nodes=num_nodes)
     if "x" in npz:
         node.tensors.append(member_tensor(npz, "x", "x", num_nodes))
-    graph_ids = TensorPlan("graph_id", "i64", (), lambda: _graphs_of_nodes(node_ptr, 8), num_nodes)
-    node.tensors.append(graph_ids)
+    node.tensors.append(graph_ids(node_ptr))
     if "y" in npz:
         node.tensors.append(graph_labels(npz.small("y"), node_ptr, npz.where("y")))
     edge = EdgePlan(chunks=lambda: _block_edges(npz, node_ptr, edge_ptr), num_edges=num_edges)
     if "edge_attr" in npz:
         edge.has_edge_ids = True
         edge.tensors.append(member_tensor(npz, "edge_attr", "edge_attr", num_edges))
-    facts = [f"{len(node_ptr) - 1:,} graphs as one block-diagonal graph; node tensor graph_id"]
+    facts = [block_fact(node_ptr)]
     used = ("node_ptr", "edge_ptr", "edge_index", "x", "y", "edge_attr")
     notes = unused_members(npz, used)
     return GraphPlan(str(npz.path), "npz graphs", [node], [edge], notes, facts)
@@ -244,29 +253,6 @@ def _pointers(npz: NpzFile, name: str) -> Array:
     return pointers
 
 
-def _graphs_of_nodes(node_ptr: Array, row_bytes: int) -> Iterator[Array]:
-    """The graph of each node, of as many nodes at once as make a chunk of rows."""
-    for span in spans(int(node_ptr[-1]), chunk_rows(max(8, row_bytes))):
-        nodes = np.arange(span.start, span.stop)
-        yield np.searchsorted(node_ptr, nodes, side="right") - 1
-
-
-def graph_labels(labels: Array, node_ptr: Array, where: str) -> TensorPlan:
-    """Node tensor `graph_y`: the label row of the node's graph, repeated on each of its nodes."""
-    if len(labels) != len(node_ptr) - 1:
-        fail(where, f"has {len(labels)} rows for {len(node_ptr) - 1} graphs", "check the file")
-    values = labels.astype(np.int64) if labels.dtype.kind in "iu" else labels.astype(np.float32)
-    dtype = "i64" if values.dtype.kind == "i" else "f32"
-
-    def chunks() -> Iterator[Array]:
-        for graphs in _graphs_of_nodes(node_ptr, values.nbytes // max(1, len(values))):
-            yield values[graphs]
-
-    tensor = TensorPlan("graph_y", dtype, tuple(values.shape[1:]), chunks, int(node_ptr[-1]))
-    tensor.narrowed_from = wider_than_f32(labels.dtype)
-    return tensor
-
-
 def _block_edges(npz: NpzFile, node_ptr: Array, edge_ptr: Array) -> Iterator[EdgeChunk]:
     where = npz.where("edge_index")
     if npz.shape("edge_index") != (2, int(edge_ptr[-1])):
@@ -276,17 +262,4 @@ def _block_edges(npz: NpzFile, node_ptr: Array, edge_ptr: Array) -> Iterator[Edg
             "the file is inconsistent",
         )
     for row, sources, destinations in pair_columns(npz, "edge_index"):
-        graph = np.searchsorted(edge_ptr, np.arange(row, row + len(sources)), side="right") - 1
-        bound = node_ptr[graph + 1] - node_ptr[graph]
-        for local in (sources, destinations):
-            outside = np.flatnonzero((local.astype(np.int64) >= bound) | (local < 0))
-            if outside.size:
-                at = int(outside[0])
-                fail(
-                    where,
-                    f"edge {row + at} has node {int(local[at])} of graph "
-                    f"{int(graph[at])}, which has {int(bound[at])} nodes",
-                    "the file is inconsistent",
-                )
-        shift = node_ptr[graph]
-        yield EdgeChunk(sources.astype(np.int64) + shift, destinations.astype(np.int64) + shift)
+        yield block_edges(where, row, sources, destinations, node_ptr, edge_ptr)

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
+from .blocks import block_fact, graph_ids, graph_labels
 from .check import fail, need_file, node_ids, part_beside, same_rows
 from .lines import number_table, pair_tables, text_lines
 from .memory import hold
 from .notes import unused_files
-from .npz import graph_labels
 from .plan import Array, EdgeChunk, EdgePlan, GraphPlan, NodePlan, TensorPlan
 
 # Optional parts, in the order of their tensors.
@@ -68,7 +68,7 @@ def plan_tudataset(path: Path | str) -> GraphPlan:
     chunks = partial(_edges, adjacency, graph_of)
     has_ids = bool(tensors)
     edge = EdgePlan(chunks=chunks, num_edges=num_edges, has_edge_ids=has_ids, tensors=tensors)
-    facts = [f"{len(node_ptr) - 1:,} graphs as one block-diagonal graph; node tensor graph_id"]
+    facts = [block_fact(node_ptr)]
     used = [file for part in _PARTS if (file := _part(folder, name, part))]
     notes = unused_files(folder, used)
     return GraphPlan(str(folder), "tudataset", [node], [edge], notes, facts)
@@ -81,7 +81,7 @@ def _column(name: str, values: Array) -> TensorPlan:
 
 def _node_tensors(folder: Path, name: str, graph_of: Array, node_ptr: Array) -> list[TensorPlan]:
     plans = _tensors(folder, name, _NODE_PARTS, len(graph_of))
-    plans.append(_column("graph_id", graph_of.astype(np.int64)))
+    plans.append(graph_ids(node_ptr))
     if file := _part(folder, name, "graph_labels"):
         plans.append(graph_labels(_squeeze(number_table(file, ",", np.int64)), node_ptr, str(file)))
     return plans

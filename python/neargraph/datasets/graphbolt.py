@@ -1,0 +1,330 @@
+"""A store as GraphBolt's OnDiskDataset: a folder with metadata.yaml and .npy files, in blocks.
+
+Edges are written in the order of the in-neighbour lists, so that one pass over the store does: row
+i of every edge feature belongs to edge i of the file, and the edge ids of the store are the feature
+`edge_id`. Node rows keep their ids. Invariant: the folder appears whole, by one rename, or not at
+all; what GraphBolt has no place for is a note of the report.
+"""
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neargraph.exceptions import UnsupportedArgument
+from neargraph.importers.chunks import chunk_rows, spans
+from neargraph.importers.graphbolt import METADATA
+from neargraph.importers.notes import Note
+from neargraph.importers.plan import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE
+from neargraph.importers.yaml_file import yaml_for
+from neargraph.reader import Neighbors
+from neargraph.schema import EdgeType, NodeType, TensorMeta
+from neargraph.snapshot import Snapshot
+from neargraph.splits import SPLITS, split_columns
+from neargraph.store import Store
+
+from .lists import lists_of
+
+Array = NDArray[Any]
+Progress = Callable[[str, int, int | None], None]
+
+_SETS = {"train": "train_set", "val": "validation_set", "test": "test_set"}
+_ORIGINAL = {"x": "feat", "y": "label"}
+_INLINE = {"weight": np.float32, "time": np.int64, "edge_id": np.int64}
+_SHARED = ("weight", "time")
+_NAMES_AT_ONCE = 1 << 14
+
+
+def to_graphbolt(
+    store: Store | Snapshot, folder: Path | str, *, progress: Progress | None = None
+) -> dict[str, Any]:
+    """Writes the newest version of a store as a raw `dgl.graphbolt.OnDiskDataset`.
+
+    Node and edge types are `graph`, node and edge tensors `feature_data` (`x` is called `feat` and
+    `y` is called `label`), and each split of nodes is a task with its seeds, and labels where the
+    type has `y`. Weights and times of edges are attributes of the graph, which GraphBolt samples
+    by. Both entries of an undirected edge are edges of the file. bf16 and scaled int8 are written
+    as float32, and rows without their zeros with them.
+
+    Args:
+        store: The store, or one version of it.
+        folder: The new folder; what is there is never replaced.
+        progress: Called with (phase, rows done, rows in all).
+
+    Returns:
+        ``path``, ``num_nodes``, ``num_edges``, ``bytes``, and ``notes`` as in the report of an
+        import: what GraphBolt has no place for.
+
+    Raises:
+        UnsupportedArgument: The folder exists, or a type has a name with ":" in it.
+        MissingDependency: PyYAML is not installed.
+
+    Example:
+        >>> neargraph.datasets.to_graphbolt(store, "cora-graphbolt")       # doctest: +SKIP
+        >>> dgl.graphbolt.OnDiskDataset("cora-graphbolt").load()           # doctest: +SKIP
+    """
+    target = Path(folder)
+    with yaml_for("to_graphbolt"):
+        import yaml
+    if os.path.lexists(target):
+        raise UnsupportedArgument(f"{target} already exists; give another folder")
+    if not target.absolute().parent.is_dir():
+        raise UnsupportedArgument(
+            f"{target}: the folder {target.absolute().parent} does not exist; create it first"
+        )
+    staging = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    staging.mkdir()
+    try:
+        writer = _Writer(store.snapshot(), staging, progress or (lambda *_: None))
+        meta = writer.write(target.name)
+        (staging / METADATA).write_text(yaml.safe_dump(meta, sort_keys=False))
+        size = sum(file.stat().st_size for file in staging.rglob("*") if file.is_file())
+        staging.rename(target)
+    except BaseException:
+        shutil.rmtree(staging, ignore_errors=True)
+        raise
+    return {"path": str(target), **writer.counts, "bytes": size, "notes": writer.report()}
+
+
+class _Writer:
+    """One export: what is read, where it goes, and what is said about it."""
+
+    def __init__(self, snap: Snapshot, folder: Path, progress: Progress) -> None:
+        self._snap, self._folder, self._progress = snap, folder, progress
+        self._notes: list[Note] = []
+        schema = snap.schema
+        self._untyped = (
+            schema.is_homogeneous
+            and schema.node_types[0].name == HOMOGENEOUS_NODE
+            and all(t.triple == HOMOGENEOUS_EDGE for t in schema.edge_types)
+        )
+        names = [t.name for t in schema.node_types] + [t.relation for t in schema.edge_types]
+        for name in names:
+            if ":" in name:
+                raise UnsupportedArgument(
+                    f'{snap.path}: GraphBolt does not take the type {name!r}, for its ":"; '
+                    "import the graph under another name"
+                )
+        self.counts = {"num_nodes": snap.num_nodes, "num_edges": snap.num_edges}
+
+    def report(self) -> list[dict[str, Any]]:
+        return [asdict(note) for note in self._notes]
+
+    def write(self, name: str) -> dict[str, Any]:
+        """Writes all arrays, and returns what metadata.yaml says."""
+        schema = self._snap.schema
+        for part in ("nodes", "edges", "sets"):
+            (self._folder / part).mkdir()
+        nodes: list[dict[str, Any]] = []
+        features: list[dict[str, Any]] = []
+        for node in schema.node_types:
+            nodes.append({**self._typed(node), "num": node.num_nodes})
+            features += self._node_features(node)
+        graph: dict[str, Any] = {"nodes": nodes, "edges": []}
+        attributes: list[dict[str, Any]] = []
+        for edge in schema.edge_types:
+            entry, inline, others = self._edges(edge)
+            graph["edges"].append(entry)
+            attributes += inline
+            features += others
+        # GraphBolt wants an attribute of all edge types, or of none.
+        for name in _SHARED:
+            mine = [one for one in attributes if one["name"] == name]
+            if mine and len(mine) == len(schema.edge_types):
+                graph.setdefault("feature_data", []).extend(mine)
+            else:
+                features += mine
+        tasks = [task for node in schema.node_types for task in self._tasks(node)]
+        return {"dataset_name": name, "graph": graph, "feature_data": features, "tasks": tasks}
+
+    def _typed(self, owner: NodeType | EdgeType) -> dict[str, Any]:
+        if self._untyped:
+            return {}
+        return {"type": owner.name if isinstance(owner, NodeType) else ":".join(owner.triple)}
+
+    def _note(self, code: str, count: int, message: str) -> None:
+        self._notes.append(Note(code, count, self._snap.path, message))
+
+    def _node_features(self, node: NodeType) -> Iterator[dict[str, Any]]:
+        if dead := node.num_nodes - node.num_nodes_live:
+            self._note(
+                "nodes-deleted", dead, f"{dead} deleted {node.name} nodes stay, without edges"
+            )
+        if node.has_dictionary:
+            self._write_names(node)
+        taken = {tensor.name for tensor in node.tensors}
+        for tensor in node.tensors:
+            if tensor.is_split:
+                continue
+            name = _ORIGINAL.get(tensor.name, tensor.name)
+            name = tensor.name if name in taken else name
+            path = f"nodes/{node.index}_{_plain(node.name)}_{_plain(tensor.name)}.npy"
+            self._write_rows(path, tensor, node)
+            entry = {"domain": "node", **self._typed(node), "name": name, **_numpy(path)}
+            if tensor.class_names:
+                entry["class_names"] = list(tensor.class_names)
+            yield entry
+
+    def _write_names(self, node: NodeType) -> None:
+        path = f"nodes/{node.index}_{_plain(node.name)}_names.jsonl"
+        with (self._folder / path).open("w") as file:
+            for span in spans(node.num_nodes, _NAMES_AT_ONCE):
+                ids = np.arange(span.start, span.stop)
+                for name in self._snap.names(ids, node.name):
+                    file.write(json.dumps(name) + "\n")
+        message = f"GraphBolt has no names of nodes; those of {node.name} are in {path}"
+        self._note("names-beside", node.num_nodes, message)
+
+    def _write_rows(self, path: str, tensor: TensorMeta, node: NodeType) -> None:
+        wide = tensor.scaled or tensor.dtype == "bf16"
+        kind = np.dtype(np.float32) if wide else tensor.numpy_dtype
+        if wide:
+            message = f"the tensor {tensor.name} of {node.name} is {tensor.dtype}, written as f32"
+            self._note("widened", node.num_nodes, message)
+        with _Npy(self._folder / path, kind, (node.num_nodes, *tensor.shape)) as file:
+            for span in spans(node.num_nodes, chunk_rows(kind.itemsize * tensor.num_columns)):
+                ids = np.arange(span.start, span.stop)
+                dtype = "f32" if wide else "stored"
+                file.write(self._snap.features(node.name, ids, tensor.name, dtype))
+                self._progress(tensor.name, span.stop, node.num_nodes)
+
+    def _edges(self, edge: EdgeType) -> tuple[dict[str, Any], list[Any], list[Any]]:
+        """Writes an edge type; its entry, its inline attributes, and its features."""
+        stem = f"edges/{edge.index}_{_plain('-'.join(edge.triple))}"
+        total, named = edge.num_edges, _tensor_names(edge)
+        kinds: dict[str, tuple[Any, tuple[int, ...]]] = {
+            name: (_INLINE[name], ()) for name in _inline_names(edge)
+        }
+        for name, tensor in named.items():
+            bits = np.float32 if tensor.dtype == "bf16" else tensor.numpy_dtype
+            kinds[name] = bits, tensor.shape
+        paths = {name: f"{stem}_{_plain(name)}.npy" for name in kinds}
+        files = {
+            name: _Npy(self._folder / paths[name], np.dtype(bits), (total, *shape))
+            for name, (bits, shape) in kinds.items()
+        }
+        ends = _Npy(self._folder / f"{stem}.npy", np.dtype(np.int64), (2, total))
+        done = 0
+        try:
+            for ids, found in lists_of(self._snap, edge):
+                destinations = np.repeat(ids, np.diff(found.indptr))
+                ends.write_at(done, found.indices)
+                ends.write_at(total + done, destinations)
+                for name, rows in self._columns(edge, found, named):
+                    files[name].write(rows)
+                done += len(destinations)
+                self._progress("edges", done, total)
+        finally:
+            for file in (ends, *files.values()):
+                file.close()
+        entries = {
+            name: {"domain": "edge", **self._typed(edge), "name": name, **_numpy(path)}
+            for name, path in paths.items()
+        }
+        entry = {**self._typed(edge), "format": "numpy", "path": f"{stem}.npy"}
+        shared = [one for name, one in entries.items() if name in _SHARED]
+        return entry, shared, [one for name, one in entries.items() if name not in _SHARED]
+
+    def _columns(
+        self, edge: EdgeType, found: Neighbors, named: dict[str, TensorMeta]
+    ) -> Iterator[tuple[str, Array]]:
+        """Inline columns and rows of tensors of some lists, in their order."""
+        inline = {"weight": found.weights, "time": found.times, "edge_id": found.edge_ids}
+        yield from ((name, rows) for name, rows in inline.items() if rows is not None)
+        for name, tensor in named.items():
+            assert found.edge_ids is not None
+            rows = self._snap.edge_features(edge.triple, found.edge_ids, tensor.name)
+            if tensor.dtype == "bf16":
+                rows = (rows.astype(np.uint32) << 16).view(np.float32)
+            yield name, rows
+
+    def _tasks(self, node: NodeType) -> Iterator[dict[str, Any]]:
+        labels = next((t for t in node.tensors if t.name == "y"), None)
+        for column in split_columns(node):
+            index = int(column.removeprefix("split_"))
+            stem = f"sets/{node.index}_{_plain(node.name)}_{index}"
+            several = sum(map(len, map(split_columns, self._snap.schema.node_types))) > 1
+            more = f"_{_plain(node.name)}_{index}" if several else ""
+            task: dict[str, Any] = {"name": f"node_classification{more}"}
+            if labels is not None and labels.dtype != "i64":
+                task["name"] = f"node_regression{more}"
+            if labels is not None and labels.dtype == "i64" and not labels.shape:
+                task["num_classes"] = len(labels.class_names) or self._num_classes(node)
+            for part in SPLITS:
+                ids = self._snap.split(part, node.name, index)
+                data = [{"name": "seeds", **_save(self._folder, f"{stem}_{part}_seeds.npy", ids)}]
+                if labels is not None:
+                    rows = self._snap.features(node.name, ids, "y")
+                    path = f"{stem}_{part}_labels.npy"
+                    data.append({"name": "labels", **_save(self._folder, path, rows)})
+                task[_SETS[part]] = [{**self._typed(node), "data": data}]
+            yield task
+
+    def _num_classes(self, node: NodeType) -> int:
+        most = -1
+        for _, values in self._snap.scan(node, "y"):
+            most = max(most, int(values.max(initial=-1)))
+        return most + 1
+
+
+class _Npy:
+    """A .npy file that is written in pieces, in order or by place."""
+
+    def __init__(self, path: Path, kind: np.dtype[Any], shape: tuple[int, ...]) -> None:
+        self._kind = kind
+        self._file = path.open("wb")
+        head = {"descr": kind.str, "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_2_0(self._file, head)
+        self._start = self._file.tell()
+
+    def write(self, rows: Array) -> None:
+        """Adds rows behind those that are there."""
+        self._file.write(np.ascontiguousarray(rows, dtype=self._kind).data)
+
+    def write_at(self, place: int, values: Array) -> None:
+        """Puts elements at their place."""
+        self._file.seek(self._start + place * self._kind.itemsize)
+        self.write(values)
+
+    def close(self) -> None:
+        """Ends the file."""
+        self._file.close()
+
+    def __enter__(self) -> "_Npy":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _inline_names(edge: EdgeType) -> list[str]:
+    there = {"weight": edge.has_weight, "time": edge.has_time, "edge_id": edge.has_edge_ids}
+    return [name for name, is_there in there.items() if is_there]
+
+
+def _tensor_names(edge: EdgeType) -> dict[str, TensorMeta]:
+    """The tensors of an edge type by the names of their features, which no inline column has."""
+    inline = _inline_names(edge)
+    return {t.name + ("_rows" if t.name in inline else ""): t for t in edge.tensors}
+
+
+def _numpy(path: str) -> dict[str, Any]:
+    return {"format": "numpy", "in_memory": False, "path": path}
+
+
+def _save(folder: Path, path: str, rows: Array) -> dict[str, Any]:
+    with _Npy(folder / path, rows.dtype, rows.shape) as file:
+        file.write(rows)
+    return {"format": "numpy", "in_memory": True, "path": path}
+
+
+def _plain(name: str) -> str:
+    """A name as part of a file's name."""
+    return re.sub(r"[^\w.-]", "_", name)[:80]

@@ -1,0 +1,323 @@
+"""The Kronecker expansion of a store: the same graph, `factor` times as large, with a seed graph.
+
+SmartSAGE (section V) enlarges data sets so, because the product keeps the shape of the degree
+distribution, and the mean degree grows with the mean degree of the seed. Node v of copy a is
+v * factor + a; the edge u -> v and the seed's edge a -> b give u * factor + a -> v * factor + b. So
+there are E_seed * E edges, and the in-degree of a node is that of v times that of a. Everything
+streams: memory is that of the open store, of the import, and of the seed.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from neargraph.exceptions import UnsupportedArgument
+from neargraph.importers.arrays import open_npy
+from neargraph.importers.chunks import CHUNK_EDGES, chunk_rows, spans
+from neargraph.importers.notes import Note
+from neargraph.importers.npy import pair_layout
+from neargraph.importers.options import ImportOptions
+from neargraph.importers.plan import EdgeChunk, EdgePlan, GraphPlan, NodePlan, TensorPlan
+from neargraph.importers.run import Progress, run_import
+from neargraph.reader import Neighbors
+from neargraph.schema import EdgeType, NodeType, TensorMeta
+from neargraph.snapshot import Snapshot
+from neargraph.store import Store
+from neargraph.units import parse_bytes
+
+from .lists import lists_of
+
+Array = NDArray[Any]
+
+FACTOR_MAX = 1 << 12
+_NAMES_AT_ONCE = 1 << 14
+
+
+@dataclass(frozen=True)
+class Seed:
+    """The seed graph of an expansion: edge i goes from ``sources[i]`` to ``destinations[i]``.
+
+    Raises:
+        UnsupportedArgument: An end is not below ``num_nodes``, or there is no edge.
+
+    Example:
+        >>> Seed(2, [0, 1, 0], [0, 1, 1]).num_edges
+        3
+    """
+
+    num_nodes: int
+    sources: Array
+    destinations: Array
+
+    def __init__(self, num_nodes: int, sources: ArrayLike, destinations: ArrayLike) -> None:
+        ends = [np.asarray(end) for end in (sources, destinations)]
+        if not 1 <= num_nodes <= FACTOR_MAX:
+            raise UnsupportedArgument(f"a seed of {num_nodes} nodes; give 1 to {FACTOR_MAX}")
+        if any(end.ndim != 1 or end.dtype.kind not in "iu" for end in ends):
+            raise UnsupportedArgument("the ends of a seed's edges are not two lists of integers")
+        if len(ends[0]) != len(ends[1]) or not len(ends[0]):
+            raise UnsupportedArgument("a seed has no edge, or not two ends for each")
+        if any(int(end.min()) < 0 or int(end.max()) >= num_nodes for end in ends):
+            raise UnsupportedArgument(f"a seed's edge has an end that is not 0 to {num_nodes - 1}")
+        object.__setattr__(self, "num_nodes", num_nodes)
+        for name, end in zip(("sources", "destinations"), ends, strict=True):
+            object.__setattr__(self, name, end.astype(np.int64))
+
+    @property
+    def num_edges(self) -> int:
+        """Edges of the seed; an expansion has so many for each edge."""
+        return len(self.sources)
+
+    @staticmethod
+    def shrunk(store: Store | Snapshot, factor: int, density: float = 3.0) -> "Seed":
+        """The graph itself, shrunk to ``factor`` nodes: a fractal expansion.
+
+        Nodes are grouped into ranges of ids; the pairs of groups with most edges are joined both
+        ways until a node has about ``density`` edges, its own loop among them. Edge types between
+        different node types do not count.
+
+        Raises:
+            UnsupportedArgument: ``factor`` or ``density`` is out of range.
+        """
+        if not 1 <= factor <= FACTOR_MAX or not 1 <= density <= factor:
+            raise UnsupportedArgument(
+                f"factor {factor} and density {density:g}: give a factor of 1 to {FACTOR_MAX}, and "
+                "a density of 1 up to the factor"
+            )
+        snap, weight = store.snapshot(), np.zeros((factor, factor), dtype=np.int64)
+        for edge in snap.schema.edge_types:
+            if edge.source != edge.destination:
+                continue
+            count = snap.schema.node_type(edge.source).num_nodes
+            for sources, destinations, _ in _entries(snap, edge, CHUNK_EDGES):
+                places = (sources * factor // count) * factor + destinations * factor // count
+                weight += np.bincount(places, minlength=factor * factor).reshape(factor, factor)
+        return Seed.of_marks(marks_of(weight, density))
+
+    @staticmethod
+    def read(path: Path | str) -> "Seed":
+        """The seed of a .npy file of edges, [2, E] or [E, 2]; its nodes are 0 to the largest end.
+
+        Raises `ImportFailed` for a file that is missing, damaged or of another shape.
+        """
+        array = open_npy(path)
+        rows = array if pair_layout(array, str(path)) == "rows" else array.T
+        if rows.shape[1] > FACTOR_MAX**2:
+            raise UnsupportedArgument(f"{path}: {rows.shape[1]} edges are too many for a seed")
+        most = int(rows.max(initial=-1))
+        return Seed(most + 1, np.array(rows[0]), np.array(rows[1]))
+
+    @staticmethod
+    def of_marks(marks: Array) -> "Seed":
+        """The seed of a bool [n, n] whose row is the source."""
+        sources, destinations = np.nonzero(marks)
+        return Seed(len(marks), sources, destinations)
+
+
+def marks_of(weight: Array, density: float) -> Array:
+    """A symmetric bool [n, n] with its diagonal and about ``density`` marks in a row.
+
+    ``weight`` [n, n] counts the edges between groups: the heaviest pairs are marked, both ways.
+    """
+    factor = len(weight)
+    marks = np.eye(factor, dtype=bool)
+    above = np.argwhere(np.triu(np.ones((factor, factor), dtype=bool), 1))
+    both = weight + weight.T
+    heavy = np.argsort(-both[above[:, 0], above[:, 1]], kind="stable")
+    for a, b in above[heavy[: int((density - 1) * factor / 2)]]:
+        marks[a, b] = marks[b, a] = True
+    return marks
+
+
+def expand(
+    store: Store | Snapshot,
+    out: Path | str,
+    factor: int | None = None,
+    *,
+    density: float | None = None,
+    seed: Seed | None = None,
+    progress: Progress | None = None,
+    memory: str | int | None = None,
+    **options: Any,
+) -> dict[str, Any]:
+    """Writes the Kronecker product of a store with a seed graph as the store ``out``.
+
+    Node v of copy a is ``v * factor + a``, of each node type. Features, labels and splits are
+    repeated, also times and weights of edges; names get "/a" behind them. Edges are numbered anew:
+    edge tensors have a row for each. What a store loses is in the notes: an undirected type becomes
+    one of both directions, and deleted nodes are nodes without edges.
+
+    Args:
+        store: The store, or one version of it.
+        out: The new store.
+        factor: Copies of each node; may be left out with ``seed``.
+        density: Mean degree of the seed that is made of the graph, by which edges grow. Default: 3,
+            or the factor where that is less.
+        seed: The seed graph, instead of one that is made of the graph (`Seed.shrunk`).
+        progress: Called with (phase, done, total).
+        memory: Bound of what the import adds to the process. Default: a quarter of RAM.
+        **options: Fields of `ImportOptions`, such as ``threads`` and ``overwrite``.
+
+    Returns:
+        The report of an import.
+
+    Raises:
+        UnsupportedArgument: ``factor``, ``density`` and ``seed`` do not fit each other.
+        ImportFailed: ``out`` exists.
+
+    Example:
+        >>> expand(store, "cora_8.ng", factor=8)                     # doctest: +SKIP
+    """
+    snap = store.snapshot()
+    if seed is None:
+        if factor is None:
+            raise UnsupportedArgument("expand needs a factor or a seed")
+        seed = Seed.shrunk(snap, factor, min(3.0, factor) if density is None else density)
+    elif density is not None:
+        raise UnsupportedArgument("density is for a seed that is made of the graph; drop it")
+    elif factor not in (None, seed.num_nodes):
+        raise UnsupportedArgument(
+            f"factor {factor}, but the seed has {seed.num_nodes} nodes; give one of them"
+        )
+    budget = None if memory is None else parse_bytes(memory)
+    settings = ImportOptions(memory=budget, **options)
+    plan = plan_expansion(snap, seed)
+    if snap.schema.reverse_types and not settings.reverse:
+        message = "kept reverses are not taken over; --reverse builds them"
+        count = len(snap.schema.reverse_types)
+        plan.notes.append(Note("reverse-dropped", count, snap.path, message))
+    return run_import(plan, out, settings, progress)
+
+
+def plan_expansion(snap: Snapshot, seed: Seed) -> GraphPlan:
+    """The plan of a product; see `expand`."""
+    notes = [note for node in snap.schema.node_types for note in _node_losses(snap, node)]
+    notes += [note for edge in snap.schema.edge_types for note in _edge_losses(snap, edge)]
+    nodes = [_node_plan(snap, node, seed) for node in snap.schema.node_types]
+    edges = [_edge_plan(snap, edge, seed) for edge in snap.schema.edge_types]
+    facts = [f"the product with a seed of {seed.num_nodes:,} nodes and {seed.num_edges:,} edges"]
+    return GraphPlan(snap.path, "Kronecker expansion", nodes, edges, notes, facts)
+
+
+def _node_losses(snap: Snapshot, node: NodeType) -> Iterator[Note]:
+    if dead := node.num_nodes - node.num_nodes_live:
+        message = f"{dead} deleted nodes of {node.name} are nodes without edges"
+        yield Note("nodes-deleted", dead, snap.path, message)
+
+
+def _edge_losses(snap: Snapshot, edge: EdgeType) -> Iterator[Note]:
+    kind = f"edge type {edge.triple}"
+    if edge.undirected:
+        message = f"{kind} is undirected; its entries become edges of both directions"
+        yield Note("undirected-dropped", edge.num_edges, snap.path, message)
+    if snap.schema.raw["edge_types"][edge.index].get("unique"):
+        message = f"{kind} is unique; the new one takes parallel edges"
+        yield Note("unique-dropped", edge.num_edges, snap.path, message)
+    if edge.has_edge_ids:
+        message = f"{kind}: edges are numbered anew, in the order of the lists"
+        yield Note("edge-ids-renumbered", edge.num_edges, snap.path, message)
+
+
+def _node_plan(snap: Snapshot, node: NodeType, seed: Seed) -> NodePlan:
+    factor = seed.num_nodes
+    plan = NodePlan(node.name, node.num_nodes * factor, strings=node.has_dictionary)
+    if node.has_dictionary:
+        plan.keys = lambda: _names(snap, node, factor)
+    for tensor in node.tensors:
+        wide = tensor.scaled
+        width = np.dtype(np.float32).itemsize if wide else tensor.numpy_dtype.itemsize
+        step = max(1, chunk_rows(width * tensor.num_columns) // factor)
+        plan.tensors.append(
+            TensorPlan(
+                tensor.name,
+                "f32" if wide else tensor.dtype,
+                tensor.shape,
+                _repeated(snap, node, tensor, factor, step),
+                node.num_nodes * factor,
+                mask_width=tensor.mask_width,
+                stored="i8" if wide else None,
+                class_names=list(tensor.class_names) or None,
+            )
+        )
+    return plan
+
+
+def _repeated(
+    snap: Snapshot, node: NodeType, tensor: TensorMeta, factor: int, step: int
+) -> Callable[[], Iterator[Array]]:
+    def chunks() -> Iterator[Array]:
+        for span in spans(node.num_nodes, step):
+            ids = np.arange(span.start, span.stop)
+            dtype = "f32" if tensor.scaled else "stored"
+            yield np.repeat(snap.features(node.name, ids, tensor.name, dtype), factor, axis=0)
+
+    return chunks
+
+
+def _names(snap: Snapshot, node: NodeType, factor: int) -> Iterator[list[str]]:
+    for span in spans(node.num_nodes, max(1, _NAMES_AT_ONCE // factor)):
+        names = snap.names(np.arange(span.start, span.stop), node.name)
+        yield [f"{name}/{a}" for name in names for a in range(factor)]
+
+
+def _edge_plan(snap: Snapshot, edge: EdgeType, seed: Seed) -> EdgePlan:
+    factor, step = seed.num_nodes, max(1, CHUNK_EDGES // seed.num_edges)
+    named = [snap.schema.node_type(end).has_dictionary for end in (edge.source, edge.destination)]
+
+    def ends(owner: str, ids: Array, copies: Array, is_named: bool) -> Any:
+        if not is_named:
+            return (ids[:, None] * factor + copies).reshape(-1)
+        return [f"{name}/{a}" for name in snap.names(ids, owner) for a in copies]
+
+    def chunks() -> Iterator[EdgeChunk]:
+        for sources, destinations, found in _entries(snap, edge, step):
+            yield EdgeChunk(
+                ends(edge.source, sources, seed.sources, named[0]),
+                ends(edge.destination, destinations, seed.destinations, named[1]),
+                times=None if found.times is None else np.repeat(found.times, seed.num_edges),
+                weights=None if found.weights is None else np.repeat(found.weights, seed.num_edges),
+            )
+
+    return EdgePlan(
+        *edge.triple,
+        chunks=chunks,
+        num_edges=edge.num_edges * seed.num_edges,
+        has_edge_ids=edge.has_edge_ids,
+        has_time=edge.has_time,
+        has_weight=edge.has_weight,
+        tensors=[_edge_tensor(snap, edge, tensor, seed) for tensor in edge.tensors],
+    )
+
+
+def _edge_tensor(snap: Snapshot, edge: EdgeType, tensor: TensorMeta, seed: Seed) -> TensorPlan:
+    """The rows of a tensor in the order in which the edges come."""
+    most = chunk_rows(tensor.numpy_dtype.itemsize * tensor.num_columns)
+    step = max(1, min(CHUNK_EDGES, most) // seed.num_edges)
+
+    def chunks() -> Iterator[Array]:
+        for *_, found in _entries(snap, edge, step):
+            assert found.edge_ids is not None
+            rows = snap.edge_features(edge.triple, found.edge_ids, tensor.name)
+            yield np.repeat(rows, seed.num_edges, axis=0)
+
+    total = edge.num_edges * seed.num_edges
+    return TensorPlan(tensor.name, tensor.dtype, tensor.shape, chunks, total)
+
+
+def _entries(snap: Snapshot, edge: EdgeType, step: int) -> Iterator[tuple[Array, Array, Neighbors]]:
+    """(sources, destinations, columns) of all entries by destination, ``step`` at once."""
+    for ids, found in lists_of(snap, edge):
+        destinations = np.repeat(ids, np.diff(found.indptr))
+        for span in spans(len(destinations), step):
+            part = Neighbors(
+                found.indptr,
+                found.indices[span],
+                None if found.edge_ids is None else found.edge_ids[span],
+                None if found.times is None else found.times[span],
+                None if found.weights is None else found.weights[span],
+            )
+            yield part.indices, destinations[span], part

@@ -1,0 +1,53 @@
+"""YAML files that describe data sets: read as plain data, in bounded memory.
+
+Invariant: only mappings, lists, text, numbers and truth values come out. A file larger than 1 MiB,
+or with aliases (which make endless documents of short ones), is refused.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from neargraph.exceptions import MissingDependency
+
+from .check import fail, need_file
+
+_BYTES_MAX = 1 << 20
+
+
+@contextmanager
+def yaml_for(what: str) -> Iterator[None]:
+    """Within it PyYAML is imported; the error says that `what` needs it.
+
+    Raises:
+        MissingDependency: It is not installed.
+    """
+    try:
+        yield
+    except ImportError as missing:
+        raise MissingDependency(f"{what} needs PyYAML: pip install pyyaml") from missing
+
+
+def load_yaml(path: Path | str) -> dict[str, Any]:
+    """The mapping that a file holds.
+
+    Raises:
+        ImportFailed: The file is missing, too large, not YAML, or not a mapping.
+        MissingDependency: PyYAML is not installed.
+    """
+    file = need_file(path)
+    with yaml_for(f"reading {file.name}"):
+        import yaml
+    if file.stat().st_size > _BYTES_MAX:
+        fail(file, "larger than 1 MiB", "it should describe the data, not hold it")
+    try:
+        text = file.read_bytes().decode("utf-8")
+        if any(isinstance(token, yaml.AliasToken) for token in yaml.scan(text)):
+            fail(file, "has aliases (*name)", "write what they stand for")
+        found = yaml.safe_load(text)
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        fail(file, f"not a valid YAML file ({' '.join(str(error).split())[:200]})", "correct it")
+    if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
+        fail(file, "holds no mapping of names", "see the layout of GraphBolt's OnDiskDataset")
+    return found
