@@ -4,60 +4,104 @@ A sampled subgraph holds only part of a node's neighbours, so its own degrees wo
 GCN computes. The store knows the degree of every node without reading its list.
 """
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, overload
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from neargraph.exceptions import UnsupportedArgument
+from neargraph.schema import EdgeTriple, EdgeType
 from neargraph.store import Store
 
 _CHUNK_NODES = 1 << 16
 
 
 class InDegrees:
-    """Callable: node ids [n] -> in-degrees without self-loops, float32 [n].
+    """Callable: node ids [n] -> in-degrees, float32 [n]; by type where there are several types.
 
-    PyG's GCN gives every node exactly one self-loop, so loops that the graph has must not count.
+    PyG's GCN gives every node exactly one self-loop, so loops that the graph has do not count.
     They are found by one sequential scan of the lists when this object is made; only nodes that
     have one are remembered. ``scan=False`` skips it for graphs known to have none.
 
     Args:
         store: The open store.
-        edge_type: May be left out where there is only one.
+        edge_type: The only one to count. May be left out: then it is the only one there is, or
+            all of them.
+        scan: Look for self-loops.
+        loops: Count self-loops, too, which needs no scan: for models that add none, such as GIN
+            and LightGCN.
 
     Example:
         >>> degrees = InDegrees(store)                                 # doctest: +SKIP
         >>> model(batch.x, batch.edge_index, degrees(batch.n_id))      # doctest: +SKIP
+        >>> degrees = InDegrees(bipartite, loops=True)                 # doctest: +SKIP
+        >>> degrees(batch.n_id_dict)[("user", "buys", "item")]         # doctest: +SKIP
+        tensor([3., 8.])
     """
 
-    def __init__(self, store: Store, edge_type: Any = None, scan: bool = True) -> None:
+    def __init__(
+        self, store: Store, edge_type: Any = None, scan: bool = True, loops: bool = False
+    ) -> None:
         self._snapshot = store.snapshot()
-        self._edge_type = store.schema.edge_type(edge_type)
-        empty = np.empty(0, np.int64)
-        self._loop_ids, self._loop_counts = empty, empty
-        if scan and self._edge_type.source == self._edge_type.destination:
-            count = store.schema.node_type(self._edge_type.destination).num_nodes
-            self._loop_ids, self._loop_counts = self._scan(count)
+        schema = store.schema
+        if edge_type is None and len(schema.edge_types) > 1:
+            self._edge_types = schema.edge_types
+        else:
+            self._edge_types = (schema.edge_type(edge_type),)
+        self._loops: dict[EdgeTriple, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
+        for owner in self._edge_types:
+            if scan and not loops and owner.source == owner.destination:
+                count = schema.node_type(owner.destination).num_nodes
+                self._loops[owner.triple] = self._scan(owner, count)
 
-    def _scan(self, num_nodes: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _scan(self, owner: EdgeType, num_nodes: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         ids, counts = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
         for first in range(0, num_nodes, _CHUNK_NODES):
             nodes = np.arange(first, min(first + _CHUNK_NODES, num_nodes), dtype=np.int64)
-            indptr, sources, *_ = self._snapshot.neighbors(self._edge_type.triple, nodes)
+            indptr, sources, *_ = self._snapshot.neighbors(owner.triple, nodes)
             owners = np.repeat(nodes, np.diff(indptr))
             found, times = np.unique(owners[owners == sources], return_counts=True)
             ids.append(found)
             counts.append(times.astype(np.int64))
         return np.concatenate(ids), np.concatenate(counts)
 
-    def __call__(self, n_id: Tensor) -> Tensor:
-        """In-degrees of the nodes ``n_id``, self-loops not counted."""
+    @overload
+    def __call__(self, n_id: Tensor) -> Tensor: ...
+
+    @overload
+    def __call__(self, n_id: Mapping[str, Tensor]) -> dict[EdgeTriple, Tensor]: ...
+
+    def __call__(self, n_id: Tensor | Mapping[str, Tensor]) -> Tensor | dict[EdgeTriple, Tensor]:
+        """In-degrees of the nodes ``n_id``.
+
+        Args:
+            n_id: Ids [n], where one edge type is counted; or ids by node type, such as
+                ``batch.n_id_dict``.
+
+        Returns:
+            float32 [n], or for each edge type those of its destinations, [n of the node type].
+
+        Raises:
+            UnsupportedArgument: Several edge types are counted, and ids come without node types.
+        """
+        if not isinstance(n_id, Tensor):
+            return {t.triple: self._of(t, n_id[t.destination]) for t in self._edge_types}
+        if len(self._edge_types) > 1:
+            raise UnsupportedArgument(
+                f"degrees of {len(self._edge_types)} edge types need ids by node type: give "
+                "batch.n_id_dict, or name one edge_type"
+            )
+        return self._of(self._edge_types[0], n_id)
+
+    def _of(self, owner: EdgeType, n_id: Tensor) -> Tensor:
         ids = n_id.cpu().numpy()
-        degrees = np.array(self._snapshot.degrees(self._edge_type.triple, ids), dtype=np.int64)
-        if len(self._loop_ids):
-            at = np.searchsorted(self._loop_ids, ids)
-            at[at == len(self._loop_ids)] = 0
-            degrees -= np.where(self._loop_ids[at] == ids, self._loop_counts[at], 0)
+        degrees = np.array(self._snapshot.degrees(owner.triple, ids), dtype=np.int64)
+        loop_ids, loop_counts = self._loops.get(owner.triple, (ids[:0], ids[:0]))
+        if len(loop_ids):
+            at = np.searchsorted(loop_ids, ids)
+            at[at == len(loop_ids)] = 0
+            degrees -= np.where(loop_ids[at] == ids, loop_counts[at], 0)
         return torch.from_numpy(degrees.astype(np.float32)).to(n_id.device)

@@ -13,7 +13,7 @@ from torch_geometric.nn import GCNConv
 from torch_geometric.utils import add_self_loops, scatter
 
 from .dropout import dropout
-from .layered import LayeredModel
+from .layered import LayeredModel, Widths
 from .trim import Hops
 
 
@@ -33,8 +33,8 @@ class GCN(LayeredModel):
     """
 
     @staticmethod
-    def _layer(in_channels: int, out_channels: int) -> GCNConv:
-        return GCNConv(in_channels, out_channels, normalize=False, add_self_loops=False)
+    def _layers(widths: Widths) -> list[GCNConv]:
+        return [GCNConv(a, b, normalize=False, add_self_loops=False) for a, b in widths]
 
     def forward(
         self,

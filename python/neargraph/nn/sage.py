@@ -1,20 +1,20 @@
 """GraphSAGE (Hamilton et al., NeurIPS 2017) from PyG's SAGEConv."""
 
 from collections.abc import Sequence
+from typing import Any, Literal
 
-import torch
 from torch import Tensor
 from torch_geometric.nn import SAGEConv
 
-from neargraph.loader.collate import csr_tensor
-
-from .dropout import relu_dropout
-from .layered import LayeredModel
+from .adjacency import adjacency, weighted_sum
+from .layered import LayeredModel, Widths
 from .trim import Hops
+
+Aggregation = Literal["mean", "max", "pool"]
 
 
 class GraphSAGE(LayeredModel):
-    """Mean-aggregating GraphSAGE with ReLU and dropout between layers.
+    """GraphSAGE with ReLU and dropout between layers.
 
     Args:
         in_channels: Features of a node.
@@ -22,10 +22,15 @@ class GraphSAGE(LayeredModel):
         out_channels: Classes.
         num_layers: Layers; a batch needs that many hops for exact seeds.
         dropout: Share of hidden units dropped in training.
+        aggr: ``"mean"`` or ``"max"`` of the neighbours, or ``"pool"``: a fully connected layer with
+            ReLU on each neighbour, then the maximum (equation 3; GLIST calls it GS-Pool).
 
     Attributes:
-        fused: Neighbours are summed by one sparse product; else message by message, as PyG does
+        fused: Means are taken by one sparse product; else message by message, as PyG does
             it with an `edge_index`, which a profile can take apart.
+
+    Raises:
+        ValueError: `aggr` is not one of these.
 
     Example:
         >>> model = GraphSAGE(1433, 64, 7)
@@ -34,9 +39,25 @@ class GraphSAGE(LayeredModel):
 
     fused = True
 
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        out_channels: int,
+        num_layers: int = 2,
+        dropout: float = 0.5,
+        aggr: Aggregation = "mean",
+    ) -> None:
+        if aggr not in ("mean", "max", "pool"):
+            raise ValueError(f"aggr is {aggr!r}; use mean, max or pool")
+        super().__init__(in_channels, hidden_channels, out_channels, num_layers, dropout, aggr=aggr)
+        self.aggr = aggr
+
     @staticmethod
-    def _layer(in_channels: int, out_channels: int) -> SAGEConv:
-        return SAGEConv(in_channels, out_channels)
+    def _layers(widths: Widths, aggr: Aggregation) -> list[SAGEConv]:
+        is_pool = aggr == "pool"
+        taken = "max" if is_pool else aggr
+        return [SAGEConv(a, b, aggr=taken, project=is_pool) for a, b in widths]
 
     def forward(
         self,
@@ -44,6 +65,7 @@ class GraphSAGE(LayeredModel):
         edge_index: Tensor,
         num_sampled_nodes: Sequence[int] | None = None,
         num_sampled_edges: Sequence[int] | None = None,
+        sum_weight: Tensor | None = None,
     ) -> Tensor:
         """Logits, [n, out_channels]; with per-hop counts only the seeds' rows, [seeds, ...].
 
@@ -52,36 +74,25 @@ class GraphSAGE(LayeredModel):
             edge_index: Local ids, int64 [2, e]; row 0 the sources.
             num_sampled_nodes: Nodes per hop of the batch, [hops + 1]; turns on trimming.
             num_sampled_edges: Edges per hop of the batch, [hops].
+            sum_weight: A weight for each edge, float [e]: neighbours are summed with these weights
+                in place of their mean, as GraphSAINT does (see `saint_weights`). Only with the
+                aggregation "mean".
         """
-        hops = Hops.of(num_sampled_nodes, num_sampled_edges)
-        layers = len(self.convs)
-        for layer, conv in enumerate(self.convs):
-            targets = x.size(0)
-            if hops is not None:
-                nodes, edges = hops.kept(layer, layers)
-                x, edge_index = x[:nodes], edge_index[:, :edges]
-                targets = hops.kept(layer + 1, layers)[0]
-            size = (x.size(0), targets)
-            if self.fused:
-                x = conv((x, x[:targets]), adjacency(edge_index, *size))
-            else:
-                x = conv((x, x[:targets]), edge_index, size=size)
-            if layer + 1 < layers:
-                x = relu_dropout(x, self.dropout, self.training)
-        return x
+        if sum_weight is not None and self.aggr != "mean":
+            raise ValueError(f"sum_weight is for aggr='mean', and this model has {self.aggr!r}")
+        beside = () if sum_weight is None else (sum_weight,)
+        return self._run(x, edge_index, Hops.of(num_sampled_nodes, num_sampled_edges), *beside)
 
-
-def adjacency(edge_index: Tensor, num_sources: int, num_targets: int) -> Tensor:
-    """The edges as a sparse CSR matrix of ones, [num_targets, num_sources], parallels kept.
-
-    PyG's layers turn it into a sparse product, which sums neighbours without one message per edge
-    in memory: four times faster on wide features than the same layer on ``edge_index``.
-    """
-    source, target = edge_index
-    if bool((target[1:] < target[:-1]).any()):
-        order = torch.argsort(target, stable=True)
-        source, target = source[order], target[order]
-    pointers = torch.zeros(num_targets + 1, dtype=torch.int64, device=edge_index.device)
-    pointers[1:] = torch.bincount(target, minlength=num_targets).cumsum(0)
-    ones = torch.ones(source.numel(), device=edge_index.device)
-    return csr_tensor(pointers, source, ones, (num_targets, num_sources))
+    def _convolve(
+        self, conv: Any, x: Tensor, targets: int, edge_index: Tensor, *beside: Tensor
+    ) -> Tensor:
+        size = (x.size(0), targets)
+        out: Tensor
+        if beside:
+            out = conv.lin_l(weighted_sum(x, edge_index, beside[0], targets))
+            out = out + conv.lin_r(x[:targets])
+        elif self.fused and self.aggr == "mean":
+            out = conv((x, x[:targets]), adjacency(edge_index, *size))
+        else:
+            out = conv((x, x[:targets]), edge_index, size=size)
+        return out

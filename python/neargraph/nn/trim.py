@@ -4,8 +4,10 @@ Batches number nodes and edges hop by hop, so a trim is a prefix. The seeds' out
 with and without it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+from neargraph.schema import EdgeTriple
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,3 +37,36 @@ class Hops:
         """
         hops = min(num_layers - layer, len(self.edges))
         return sum(self.nodes[: hops + 1]), sum(self.edges[:hops])
+
+
+NodeCounts = Mapping[str, Sequence[int]]
+EdgeCounts = Mapping[EdgeTriple, Sequence[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class TypedHops:
+    """The same by type: nodes [hops + 1] by node type, edges [hops] by edge type."""
+
+    nodes: NodeCounts
+    edges: EdgeCounts
+
+    @staticmethod
+    def of(nodes: NodeCounts | None, edges: EdgeCounts | None) -> "TypedHops | None":
+        """The counts of a batch, or None where the batch tells none (a full graph)."""
+        if nodes is None or edges is None:
+            return None
+        for triple, counts in edges.items():
+            # Checks the lengths, which all types share.
+            Hops.of(nodes[triple[2]], counts)
+        return TypedHops(nodes, edges)
+
+    def kept(self, layer: int, num_layers: int) -> tuple[dict[str, int], dict[EdgeTriple, int]]:
+        """(nodes, edges) that layer ``layer`` of ``num_layers`` reads, by type.
+
+        >>> hops = TypedHops({"a": (2, 4, 8)}, {("a", "to", "a"): (6, 9)})
+        >>> hops.kept(1, 2)
+        ({'a': 6}, {('a', 'to', 'a'): 6})
+        """
+        left = num_layers - layer
+        nodes = {name: sum(counts[: left + 1]) for name, counts in self.nodes.items()}
+        return nodes, {triple: sum(counts[:left]) for triple, counts in self.edges.items()}

@@ -1,0 +1,246 @@
+"""From embeddings to answers: heads for nodes, pairs of nodes, and graphs, and their losses.
+
+GLIST has these three kinds of analysis (equations 4 to 6). What must not live here: how embeddings
+come about. The invariant: heads give logits or values, never probabilities, so that each goes with
+the loss of its task.
+"""
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+from torch.nn import Embedding, functional
+from torch_geometric.nn import (
+    MLP,
+    global_add_pool,
+    global_max_pool,
+    global_mean_pool,
+)
+
+Task = Literal["classification", "multilabel", "regression"]
+_POOLS = {"mean": global_mean_pool, "sum": global_add_pool, "max": global_max_pool}
+
+
+class NodeDecoder(torch.nn.Module):
+    """An MLP on each row; one layer is a linear head (equation 4 of GLIST).
+
+    Args:
+        in_channels: Width of the embeddings.
+        out_channels: Classes, labels, or values.
+        num_layers: Layers; hidden ones are as wide as the embeddings.
+        dropout: Share of hidden units dropped in training.
+
+    Example:
+        >>> NodeDecoder(16, 3)(torch.zeros(5, 16)).shape
+        torch.Size([5, 3])
+    """
+
+    def __init__(
+        self, in_channels: int, out_channels: int, num_layers: int = 1, dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        self.mlp = _mlp(in_channels, in_channels, out_channels, num_layers, dropout)
+
+    def forward(self, z: Tensor) -> Tensor:
+        """Logits or values, [n, out_channels], of embeddings [n, in_channels]."""
+        out: Tensor = self.mlp(z)
+        return out
+
+
+class DotDecoder(torch.nn.Module):
+    """The inner product of both ends; nothing is learned.
+
+    Example:
+        >>> z = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+        >>> DotDecoder()(z, z, torch.tensor([[0], [1]]))
+        tensor([11.])
+    """
+
+    def forward(self, source: Tensor, target: Tensor, pairs: Tensor) -> Tensor:
+        """Scores, [p].
+
+        Args:
+            source: Embeddings of the first ends, [n, d].
+            target: Embeddings of the second ends, [m, d]; the same where there is one type.
+            pairs: Rows of both, int64 [2, p], such as ``batch.edge_label_index``.
+        """
+        return (source[pairs[0]] * target[pairs[1]]).sum(dim=1)
+
+
+class MLPDecoder(torch.nn.Module):
+    """An MLP on both ends side by side, so a pair and its reverse differ.
+
+    Args:
+        in_channels: Width of the embeddings.
+        out_channels: Values for each pair; 1 gives scores [p].
+        num_layers: Layers; hidden ones are as wide as the embeddings.
+        dropout: Share of hidden units dropped in training.
+
+    Example:
+        >>> z, pairs = torch.zeros(4, 16), torch.tensor([[0, 1], [2, 3]])
+        >>> MLPDecoder(16)(z, z, pairs).shape
+        torch.Size([2])
+    """
+
+    def __init__(
+        self, in_channels: int, out_channels: int = 1, num_layers: int = 2, dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        self.mlp = _mlp(2 * in_channels, in_channels, out_channels, num_layers, dropout)
+
+    def forward(self, source: Tensor, target: Tensor, pairs: Tensor) -> Tensor:
+        """Scores, [p] or [p, out_channels]; arguments as of `DotDecoder`."""
+        both = torch.cat([source[pairs[0]], target[pairs[1]]], dim=1)
+        out: Tensor = self.mlp(both)
+        return out.squeeze(1) if out.size(1) == 1 else out
+
+
+class RelationDecoder(torch.nn.Module):
+    """DistMult or a bilinear form: a score for each pair under a relation.
+
+    DistMult (Yang et al., ICLR 2015) has a vector r for each relation and the score s * r * t,
+    summed, which is the same for a pair and its reverse. ``"bilinear"`` (RESCAL, Nickel et al.,
+    ICML 2011) has a matrix for each, and tells them apart.
+
+    Args:
+        in_channels: Width of the embeddings.
+        num_relations: Relations.
+        form: ``"distmult"`` or ``"bilinear"``.
+
+    Raises:
+        ValueError: `form` is not one of these.
+
+    Example:
+        >>> z, pairs = torch.zeros(4, 16), torch.tensor([[0, 1], [2, 3]])
+        >>> RelationDecoder(16, 3)(z, z, pairs, torch.tensor([0, 2])).shape
+        torch.Size([2])
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        num_relations: int,
+        form: Literal["distmult", "bilinear"] = "distmult",
+    ) -> None:
+        super().__init__()
+        if form not in ("distmult", "bilinear"):
+            raise ValueError(f"form is {form!r}; use distmult or bilinear")
+        self.form = form
+        width = in_channels if form == "distmult" else in_channels * in_channels
+        self.relation = Embedding(num_relations, width)
+        # A row has the length 1 on average: scores begin as large as inner products are.
+        torch.nn.init.normal_(self.relation.weight, std=in_channels**-0.5)
+
+    def forward(self, source: Tensor, target: Tensor, pairs: Tensor, relation: Tensor) -> Tensor:
+        """Scores, [p]; ``relation`` is int64 [p], the others are as of `DotDecoder`."""
+        first, second = source[pairs[0]], target[pairs[1]]
+        form: Tensor = self.relation(relation)
+        if self.form == "bilinear":
+            matrix = form.view(-1, first.size(1), second.size(1))
+            first = (first.unsqueeze(1) @ matrix).squeeze(1)
+            return (first * second).sum(dim=1)
+        return (first * form * second).sum(dim=1)
+
+
+class GraphDecoder(torch.nn.Module):
+    """The rows of each graph pooled to one, then an MLP (equation 6 of GLIST).
+
+    Args:
+        in_channels: Width of the embeddings.
+        out_channels: Classes, labels, or values.
+        pool: ``"mean"``, ``"sum"`` or ``"max"`` of the rows of a graph.
+        num_layers: Layers; hidden ones are as wide as the embeddings.
+        dropout: Share of hidden units dropped in training.
+
+    Raises:
+        ValueError: `pool` is not one of these.
+
+    Example:
+        >>> GraphDecoder(16, 2)(torch.zeros(5, 16), torch.tensor([0, 0, 1, 1, 1])).shape
+        torch.Size([2, 2])
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        pool: Literal["mean", "sum", "max"] = "mean",
+        num_layers: int = 2,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        if pool not in _POOLS:
+            raise ValueError(f"pool is {pool!r}; use mean, sum or max")
+        self.pool = pool
+        self.mlp = _mlp(in_channels, in_channels, out_channels, num_layers, dropout)
+
+    def forward(self, z: Tensor, batch: Tensor, num_graphs: int | None = None) -> Tensor:
+        """Logits or values, [graphs, out_channels].
+
+        Args:
+            z: Embeddings of the nodes, [n, in_channels].
+            batch: Which graph each node is of, int64 [n].
+            num_graphs: Graphs; None is the largest of ``batch`` plus one.
+        """
+        out: Tensor = self.mlp(_POOLS[self.pool](z, batch, num_graphs))
+        return out
+
+
+def task_loss(task: Task, out: Tensor, labels: Tensor) -> Tensor:
+    """The mean loss over what is known: cross entropy, binary cross entropy, or squared error.
+
+    A class below 0, and NaN in the labels of the other tasks, mean that a label is missing; these
+    are left out. Where nothing is known the loss is 0, and so are its gradients.
+
+    Args:
+        task: ``"classification"`` (one class of several), ``"multilabel"`` (each label by itself)
+            or ``"regression"``.
+        out: What a head gives, [n, out_channels].
+        labels: int [n] or [n, 1] of classes; else [n, out_channels], or [n] for one column.
+
+    Raises:
+        ValueError: The task is not one of these, or shapes differ.
+
+    Example:
+        >>> task_loss("regression", torch.tensor([[2.0]]), torch.tensor([1.0]))
+        tensor(1.)
+    """
+    if task not in ("classification", "multilabel", "regression"):
+        raise ValueError(f"task is {task!r}; use classification, multilabel or regression")
+    wanted = list(out.shape[:1]) if task == "classification" else list(out.shape)
+    if labels.numel() != torch.Size(wanted).numel() or labels.size(0) != out.size(0):
+        raise ValueError(f"labels have shape {list(labels.shape)}, {task} needs {wanted}")
+    labels = labels.reshape(wanted)
+    if task == "classification":
+        if labels.is_floating_point():
+            labels = labels.nan_to_num(nan=-1.0)
+        known = labels >= 0
+        losses = functional.cross_entropy(out[known], labels[known].long(), reduction="sum")
+    else:
+        labels = labels.to(out.dtype)
+        known = ~labels.isnan()
+        if task == "multilabel":
+            bce = functional.binary_cross_entropy_with_logits
+            losses = bce(out[known], labels[known], reduction="sum")
+        else:
+            losses = functional.mse_loss(out[known], labels[known], reduction="sum")
+    return losses / known.sum().clamp(min=1)
+
+
+def predictions(task: Task, out: Tensor) -> Tensor:
+    """What a head says: classes int64 [n], labels bool [n, out_channels], or the values.
+
+    Example:
+        >>> predictions("classification", torch.tensor([[0.1, 0.9]]))
+        tensor([1])
+    """
+    if task == "classification":
+        return out.argmax(dim=1)
+    return out > 0 if task == "multilabel" else out
+
+
+def _mlp(before: int, hidden: int, after: int, num_layers: int, dropout: float) -> MLP:
+    if num_layers < 1:
+        raise ValueError(f"num_layers is {num_layers}; use 1 or more")
+    widths = [before, *[hidden] * (num_layers - 1), after]
+    return MLP(widths, norm=None, dropout=dropout, plain_last=True)

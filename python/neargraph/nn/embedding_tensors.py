@@ -1,0 +1,235 @@
+"""The tensors of a store that hold an embedding, what its optimiser keeps, and the way back.
+
+Beside the rows there are the state of the optimiser, the step at which each row was written, and
+what the row was at the last checkpoint (its undo row). The invariant: a commit has all of these for
+each of its rows, so that after a crash at any moment every row can go back to that checkpoint.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neargraph.exceptions import BudgetTooSmall, StateMismatch, UnsupportedArgument
+from neargraph.schema import NodeType
+from neargraph.store import Store
+from neargraph.update.batch import Batch
+from neargraph.update.tensor import add_parts
+
+# Rows that are initialised, read and scanned together.
+_INIT_ROWS = 1 << 14
+_SCAN_ROWS = 1 << 17
+_READ_BYTES = 2 << 20
+_BLOCK_BYTES = 4096
+# One commit aims at this part of the memory that changed pages may take.
+_COMMIT_SHARE = 4
+
+Ids = NDArray[np.int64]
+Table = NDArray[np.float32]
+
+
+class EmbeddingTensors:
+    """Rows [slots, dim] by node id: slot 0 is the embedding, the others what the optimiser keeps.
+
+    Tensors that are missing are created: rows of the embedding are normal deviates, which depend
+    on ``seed`` and id alone.
+
+    Args:
+        store: The open store.
+        node_type: Whose nodes; None where there is one type.
+        name: The tensor of the embedding; the others are called after it and the optimiser.
+        optimizer: Name of the optimiser.
+        slots: 1 and the rows of state beside each row.
+        dim: Width of the rows.
+        std: Standard deviation of initial rows.
+        seed: Seed of initial rows.
+        undo: Keep what rows were at the last checkpoint.
+
+    Raises:
+        UnsupportedArgument: A tensor of this name has another width or dtype.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        node_type: str | None,
+        name: str,
+        optimizer: str,
+        slots: int,
+        dim: int,
+        std: float,
+        seed: int,
+        undo: bool,
+    ) -> None:
+        self._store = store
+        owner = store.schema.node_type(node_type)
+        self.node_type, self._slots, self._dim = owner.name, slots, dim
+        self._names = {
+            "rows": name,
+            "state": f"{name}_{optimizer}",
+            "step": f"{name}_{optimizer}_step",
+            "undo": f"{name}_{optimizer}_undo",
+        }
+        shapes: dict[str, tuple[str, list[int]]] = {"rows": ("f32", [dim])}
+        if slots > 1:
+            shapes["state"] = ("f32", [slots - 1, dim])
+        shapes["step"] = ("i64", [2])
+        if undo:
+            shapes["undo"] = ("f32", [slots, dim])
+        self._has_undo = undo
+        for part, (dtype, shape) in shapes.items():
+            self._make(owner, part, dtype, shape, std, seed)
+        # Each row of each tensor is taken to touch blocks of its own.
+        widths = [4 * dim, 4 * dim * (slots - 1), 16, 4 * dim * slots * undo]
+        self._commit_bytes = sum(-(-width // _BLOCK_BYTES) * _BLOCK_BYTES for width in widths)
+
+    def _make(
+        self, owner: NodeType, part: str, dtype: str, shape: list[int], std: float, seed: int
+    ) -> None:
+        name = self._names[part]
+        for meta in owner.tensors:
+            if meta.name == name:
+                if (meta.dtype, list(meta.shape), meta.scaled) != (dtype, shape, False):
+                    raise UnsupportedArgument(
+                        f"tensor {name!r} of {owner.name!r} has rows {list(meta.shape)} of "
+                        f"{meta.dtype}, the embedding needs {shape} of {dtype}; choose another name"
+                    )
+                return
+        rows = _normal if part == "rows" else _zeros
+        parts = rows(owner.num_nodes, shape, dtype, std, seed)
+        add_parts(self._store, owner, name, dtype, shape, owner.num_nodes, parts, None)
+
+    # Reading
+
+    def rows(self, ids: Ids) -> Table:
+        """Rows of the embedding, [n, dim]."""
+        return self._read("rows", ids, np.empty((len(ids), self._dim), np.float32))
+
+    def table(self, ids: Ids) -> Table:
+        """Rows with their state, [n, slots, dim]."""
+        out = np.empty((len(ids), self._slots, self._dim), np.float32)
+        self._read("rows", ids, out[:, 0])
+        if self._slots > 1:
+            self._read("state", ids, out[:, 1:])
+        return out
+
+    def _read(self, part: str, ids: Ids, out: Table) -> Table:
+        """Reads piece by piece, since the store's memory counts what it hands out."""
+        snapshot, name = self._store.snapshot(), self._names[part]
+        step = max(1, _READ_BYTES // max(1, 4 * self._dim * self._slots))
+        for first in range(0, len(ids), step):
+            piece = ids[first : first + step]
+            out[first : first + step] = snapshot.features(self.node_type, piece, name, "stored")
+        return out
+
+    def last_step(self) -> int:
+        """The last step at which a row was written; 0 where none was."""
+        return max((int(steps[:, 0].max(initial=0)) for _, steps in self._scan()), default=0)
+
+    def _scan(self) -> Iterator[tuple[Ids, NDArray[np.int64]]]:
+        """(ids, (step, checkpoint before it) of each) over all nodes, part by part."""
+        snapshot = self._store.snapshot()
+        count = snapshot.schema.node_type(self.node_type).num_nodes
+        for first in range(0, count, _SCAN_ROWS):
+            ids = np.arange(first, min(first + _SCAN_ROWS, count), dtype=np.int64)
+            yield ids, snapshot.features(self.node_type, ids, self._names["step"], "stored")
+
+    # Writing
+
+    def write(self, ids: Ids, table: Table, step: int, base: int) -> None:
+        """Writes rows with their state in some commits; ``base`` is the step of the checkpoint."""
+        for part in self._parts(len(ids)):
+            self._commit(ids[part], table[part], step, base, keeps=self._has_undo)
+
+    def _parts(self, count: int) -> Iterator[slice]:
+        share = self._store.stats()["memory"]["changed_pages"]["share"]
+        rows = max(1, share // _COMMIT_SHARE // self._commit_bytes)
+        for first in range(0, count, rows):
+            yield slice(first, min(first + rows, count))
+
+    def _commit(self, ids: Ids, table: Table, step: int, base: int, keeps: bool) -> None:
+        """One commit; two of half the rows each where memory does not hold its pages."""
+        try:
+            self._commit_once(ids, table, step, base, keeps)
+        except BudgetTooSmall:
+            if len(ids) < 2:
+                raise
+            self._store.checkpoint()
+            half = len(ids) // 2
+            self._commit(ids[:half], table[:half], step, base, keeps)
+            self._commit(ids[half:], table[half:], step, base, keeps)
+
+    def _commit_once(self, ids: Ids, table: Table, step: int, base: int, keeps: bool) -> None:
+        with self._store.write() as batch:
+            # Nobody else deletes nodes while this batch is open.
+            dead = self._store.snapshot().dead_nodes(self.node_type)
+            alive = ~np.isin(ids, dead, assume_unique=True)
+            ids, table = ids[alive], table[alive]
+            if not len(ids):
+                return
+            if keeps:
+                self._keep(batch, ids, base)
+            put = {"rows": table[:, 0], "step": np.tile(np.array([step, base]), (len(ids), 1))}
+            if self._slots > 1:
+                put["state"] = table[:, 1:]
+            for part, rows in put.items():
+                batch.update_features(self.node_type, ids, self._names[part], rows)
+
+    def _keep(self, batch: Batch, ids: Ids, base: int) -> None:
+        """Puts rows that are still those of the checkpoint into their undo rows."""
+        snapshot = self._store.snapshot()
+        steps = snapshot.features(self.node_type, ids, self._names["step"], "stored")
+        first = ids[steps[:, 0] <= base]
+        if len(first):
+            batch.update_features(self.node_type, first, self._names["undo"], self.table(first))
+
+    def restore(self, step: int) -> int:
+        """Gives rows that were written after the checkpoint of ``step`` their rows of then.
+
+        Returns:
+            How many rows that were.
+
+        Raises:
+            StateMismatch: That is not the last checkpoint, or rows keep no undo rows; nothing is
+                changed then.
+        """
+        for _, steps in self._scan():
+            later = steps[steps[:, 0] > step]
+            if len(later) and not self._has_undo:
+                raise StateMismatch(
+                    f"{self._names['rows']!r} was written up to step {later[:, 0].max()}, the "
+                    f"checkpoint is of step {step}, and undo=False keeps no way back"
+                )
+            if (later[:, 1] != step).any():
+                raise StateMismatch(
+                    f"{self._names['rows']!r} can go back to step {later[:, 1].max()}, its last "
+                    f"checkpoint, and this one is of step {step}; use the newest checkpoint file"
+                )
+        count = 0
+        for ids, steps in self._scan():
+            late = ids[steps[:, 0] > step]
+            for part in self._parts(len(late)):
+                some = late[part]
+                shape = (len(some), self._slots, self._dim)
+                rows = self._read("undo", some, np.empty(shape, np.float32))
+                self._commit(some, rows, step, step, keeps=False)
+            count += len(late)
+        return count
+
+
+def _normal(
+    count: int, shape: list[int], dtype: str, std: float, seed: int
+) -> Iterator[NDArray[np.float32]]:
+    for chunk, first in enumerate(range(0, count, _INIT_ROWS)):
+        # A stream for each chunk, so that a row does not depend on how many there are.
+        draws = np.random.Generator(np.random.Philox(key=[seed, chunk]))
+        rows = draws.standard_normal((min(_INIT_ROWS, count - first), *shape), np.float32)
+        yield rows * np.float32(std)
+
+
+def _zeros(
+    count: int, shape: list[int], dtype: str, std: float, seed: int
+) -> Iterator[NDArray[np.float32]]:
+    for first in range(0, count, _INIT_ROWS):
+        kind = np.int64 if dtype == "i64" else np.float32
+        yield np.zeros((min(_INIT_ROWS, count - first), *shape), kind)

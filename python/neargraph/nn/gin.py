@@ -1,0 +1,75 @@
+"""GIN (Xu et al., ICLR 2019) from PyG's GINConv.
+
+A sampled neighbourhood has a smaller sum than the whole one. With degrees of the whole graph each
+message is scaled by in-degree / sampled in-degree, so that the expectation of a sum is the full
+sum, and a model that was trained on samples can be run on all neighbours.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch_geometric.nn import MLP, GINConv
+from torch_geometric.utils import scatter
+
+from .adjacency import weighted_sum
+from .layered import LayeredModel, Widths
+from .trim import Hops
+
+
+class GIN(LayeredModel):
+    """GIN with an MLP of two layers and a learned weight of the own row (equation 4.1).
+
+    ReLU and dropout stand between layers. There is no batch normalisation: its statistics would
+    depend on which nodes a batch is trimmed to.
+
+    Args:
+        in_channels: Features of a node.
+        hidden_channels: Width of the hidden layers.
+        out_channels: Classes.
+        num_layers: Layers; a batch needs that many hops for exact seeds.
+        dropout: Share of hidden units dropped in training.
+
+    Example:
+        >>> model, degrees = GIN(16, 32, 2), InDegrees(store, loops=True)   # doctest: +SKIP
+        >>> out = model(batch.x, batch.edge_index, degrees(batch.n_id))     # doctest: +SKIP
+    """
+
+    @staticmethod
+    def _layers(widths: Widths) -> list[GINConv]:
+        return [GINConv(MLP([a, b, b], norm=None), train_eps=True) for a, b in widths]
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        in_degree: Tensor | None = None,
+        num_sampled_nodes: Sequence[int] | None = None,
+        num_sampled_edges: Sequence[int] | None = None,
+    ) -> Tensor:
+        """Logits, [n, out_channels]; with per-hop counts only the seeds' rows, [seeds, ...].
+
+        Args:
+            x: Node features, float [n, in_channels].
+            edge_index: Local ids, int64 [2, e]; row 0 the sources.
+            in_degree: In-degrees in the whole graph, float [n], from `InDegrees` with ``loops``;
+                None sums the neighbours that are there (right for all neighbours).
+            num_sampled_nodes: Nodes per hop of the batch, [hops + 1]; turns on trimming.
+            num_sampled_edges: Edges per hop of the batch, [hops].
+        """
+        hops = Hops.of(num_sampled_nodes, num_sampled_edges)
+        if in_degree is None:
+            return self._run(x, edge_index, hops)
+        ones = x.new_ones(edge_index.size(1))
+        sampled = scatter(ones, edge_index[1], 0, x.size(0), "sum")
+        scale = in_degree / sampled.clamp(min=1)
+        return self._run(x, edge_index, hops, scale[edge_index[1]])
+
+    def _convolve(
+        self, conv: Any, x: Tensor, targets: int, edge_index: Tensor, *beside: Tensor
+    ) -> Tensor:
+        weight = beside[0] if beside else torch.ones_like(edge_index[0], dtype=x.dtype)
+        summed = weighted_sum(x, edge_index, weight, targets)
+        out: Tensor = conv.nn(summed + (1 + conv.eps) * x[:targets])
+        return out

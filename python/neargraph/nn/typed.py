@@ -1,0 +1,65 @@
+"""Rows and edges by type, cut layer by layer; a graph without types is one of a single type.
+
+What must not live here: what a layer computes. The invariant: types of nodes that no edge of a
+batch leads to are kept, so that a model runs on any schema.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from neargraph.schema import EdgeTriple
+
+from .trim import TypedHops
+
+Rows = dict[str, Tensor]
+Edges = dict[EdgeTriple, Tensor]
+
+# The type of all nodes and of all edges of a graph without types.
+PLAIN = ""
+PLAIN_EDGES: EdgeTriple = (PLAIN, PLAIN, PLAIN)
+
+
+def by_node_type(value: Tensor | Mapping[str, Tensor]) -> Rows:
+    """The rows by node type."""
+    return {PLAIN: value} if isinstance(value, Tensor) else dict(value)
+
+
+def by_edge_type(value: Tensor | Mapping[EdgeTriple, Tensor]) -> Edges:
+    """The columns by edge type."""
+    return {PLAIN_EDGES: value} if isinstance(value, Tensor) else dict(value)
+
+
+def hops_of(nodes: Any, edges: Any) -> TypedHops | None:
+    """The counts of a batch, with or without types; None where it tells none."""
+    if nodes is None or edges is None or isinstance(nodes, Mapping):
+        return TypedHops.of(nodes, edges)
+    return TypedHops.of({PLAIN: nodes}, {PLAIN_EDGES: edges})
+
+
+@dataclass(slots=True)
+class Cut:
+    """What one layer reads: rows, edges, columns beside them, and how many rows it makes."""
+
+    x: Rows
+    edge_index: Edges
+    beside: Edges
+    targets: dict[str, int]
+
+
+def cut(
+    hops: TypedHops | None, layer: int, num_layers: int, x: Rows, edge_index: Edges, beside: Edges
+) -> Cut:
+    """What layer ``layer`` of ``num_layers`` reads; everything where ``hops`` is None."""
+    if hops is None:
+        return Cut(x, edge_index, beside, {name: rows.size(0) for name, rows in x.items()})
+    nodes, edges = hops.kept(layer, num_layers)
+    targets, _ = hops.kept(layer + 1, num_layers)
+    return Cut(
+        {name: rows[: nodes[name]] for name, rows in x.items()},
+        {triple: ends[:, : edges[triple]] for triple, ends in edge_index.items()},
+        {triple: column[: edges[triple]] for triple, column in beside.items()},
+        targets,
+    )
