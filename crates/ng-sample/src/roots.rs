@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use ng_store::{Catalog, Expansion, Snapshot};
+use ng_types::canary::planted;
 use ng_types::{DrawKey, EdgeTypeId, NodeId, NodeTypeId, Purpose};
 
 use crate::{EdgePlaces, Inputs, SampleError, Sampler};
@@ -150,21 +151,22 @@ impl Sampler {
     /// not count, so that the others keep their chances to each other.
     fn draw_ends(&self, roots: &Roots, key: DrawKey) -> Result<Vec<NodeId>, SampleError> {
         let out = roots.out_lists(self.snapshot().catalog())?;
-        let (mut seen, mut ends, mut drawn) = (HashSet::new(), Vec::new(), 0);
-        while (seen.len() as u64) < roots.count {
+        let (mut seen, mut ends, mut drawn, mut taken) = (HashSet::new(), Vec::new(), 0, 0);
+        while taken < roots.count {
             if drawn >= roots.count.saturating_mul(TRIES_MAX) {
                 return Err(SampleError::Spec(format!(
-                    "{} edges of a batch are too many: {drawn} draws found {} of them",
-                    roots.count,
-                    seen.len()
+                    "{} edges of a batch are too many: {drawn} draws found {taken} of them",
+                    roots.count
                 )));
             }
             let numbers: Vec<u64> = (drawn..drawn + roots.count).collect();
             drawn += roots.count;
             let edges = self.draw_edges(roots, (key, out), &numbers)?;
             for edge in edges {
-                if (seen.len() as u64) < roots.count && seen.insert(edge) {
+                let is_new = seen.insert(edge) || planted("edges_are_drawn_twice");
+                if taken < roots.count && is_new {
                     ends.extend(edge);
+                    taken += 1;
                 }
             }
         }

@@ -6,6 +6,7 @@
 //! Invariant: what is drawn depends on the entries up to that time alone.
 
 use ng_store::{Expansion, ResidentTopology, Snapshot};
+use ng_types::canary::planted;
 use ng_types::{EdgeTypeId, NodeId};
 
 use super::append;
@@ -29,7 +30,8 @@ struct Part {
 }
 
 impl Part {
-    fn new(allowed: u64, uniform: Uniform, until: Until<'_>) -> Self {
+    fn new(allowed: u64, degree: u64, uniform: Uniform, until: Until<'_>) -> Self {
+        let allowed = if planted("the_future_is_drawn") { degree } else { allowed };
         match uniform.fanout {
             Some(fanout) if until.takes_last => {
                 let len = allowed.min(u64::from(fanout));
@@ -62,7 +64,7 @@ pub(super) fn cut(
     for ((start, len), until_time) in lists.iter_mut().zip(until.times) {
         let times = &all[*start as usize..(*start + *len) as usize];
         let allowed = times.partition_point(|time| i64::from_le_bytes(*time) <= *until_time);
-        let part = Part::new(allowed as u64, *uniform, until);
+        let part = Part::new(allowed as u64, *len, *uniform, until);
         (*start, *len) = (*start + part.first, part.len);
     }
     *uniform = within(*uniform, until);
@@ -97,7 +99,7 @@ pub(super) fn draw(
             let (start, end) = (found.offsets[at], found.offsets[at + 1]);
             let times = found.times.get(start..end).unwrap_or_default();
             let allowed = times.partition_point(|time| *time <= until.times[at]) as u64;
-            let part = Part::new(allowed, uniform, until);
+            let part = Part::new(allowed, degrees[at], uniform, until);
             part.draw(uniform, until, *node, |position| {
                 let at = start + position as usize;
                 append(&mut out, &found, at..at + 1);
@@ -123,8 +125,8 @@ fn draw_long(
     let ranges = long.iter().map(|at| (0, degrees[*at])).collect();
     let untils: Vec<i64> = long.iter().map(|at| until.times[*at]).collect();
     let allowed = count_until(snapshot, uniform.edge_type, (&nodes, ranges), &untils)?;
-    let mut draw = |at: usize, _: u64, positions: &mut Vec<u64>| {
-        let part = Part::new(allowed[at], uniform, until);
+    let mut draw = |at: usize, degree: u64, positions: &mut Vec<u64>| {
+        let part = Part::new(allowed[at], degree, uniform, until);
         part.draw(uniform, until, nodes[at], |position| positions.push(position));
     };
     snapshot.expand(uniform.edge_type, &nodes, &mut draw, &mut out)?;
