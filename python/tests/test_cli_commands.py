@@ -171,8 +171,8 @@ def test_doctor_says_what_it_found(tmp_path, capsys):
         (["import", "{d}/e.csv", "--out", "{d}/g.ng", "--columns", "src=9"], "have 2 columns"),
         (["import", "{d}/e.csv", "--out", "{d}/g.ng", "--format", "xml"], "unknown format"),
         (["import", "{d}/e.csv", "--out", "{d}/g.ng", "--page-size", "5000"], "4096"),
-        (["train", "{d}/none.ng", "--fanouts", "many"], "no fanouts"),
-        (["train", "{d}/none.ng", "--model", "gat"], "sage, gcn, cluster"),
+        (["train", "{d}/none.ng", "--fanouts", "many"], "takes whole numbers"),
+        (["train", "{d}/none.ng", "--model", "sagee"], "use sage, "),
     ],
 )
 def test_an_error_is_one_line_and_exit_code_2(arguments, message, tmp_path, capsys):

@@ -93,8 +93,21 @@ def test_a_batch_without_labels_is_no_loss(tmp_path):
     path = make_store(tmp_path / "g.ng")
     with ng.open(path, memory="64MB") as store:
         with store.write() as batch:
+            nodes = np.arange(6, NODES, 3)
+            batch.update_features(None, nodes, "y", np.full(len(nodes), -1))
+            batch.update_features(None, [0, 3], "y", np.array([0, 1]))
+        result = fit(store, TrainConfig(epochs=1, batch_size=8, fanouts=(3, 3)))
+    # Two nodes with a label are in two of nine batches at most.
+    assert result.missing_labels["train"] == len(nodes)
+    assert 1 <= sum(loss != 0.0 for loss in result.losses) <= 2
+    assert "NaN" not in json.dumps(result.plain())
+
+
+def test_a_training_split_without_any_label_is_refused(tmp_path):
+    path = make_store(tmp_path / "g.ng")
+    with ng.open(path, memory="64MB") as store:
+        with store.write() as batch:
             nodes = np.arange(0, NODES, 3)
             batch.update_features(None, nodes, "y", np.full(len(nodes), -1))
-        result = fit(store, TrainConfig(epochs=1, batch_size=8, fanouts=(3, 3)))
-    assert set(result.losses) == {0.0}
-    assert "NaN" not in json.dumps(result.plain())
+        with pytest.raises(ng.UnsupportedArgument, match="no label of the training split"):
+            fit(store, TrainConfig(epochs=1, batch_size=8, fanouts=(3, 3)))

@@ -231,11 +231,14 @@ impl Edges {
         edge_type: usize,
     ) -> PyResult<Self> {
         let meta = &snapshot.catalog().edge_types[edge_type];
+        // Edges that were turned round into another type lack what that keeps.
+        let count = block.rows.len();
+        let (ids, times, weights) = (block.edge_ids.len(), block.times.len(), block.weights.len());
         Ok(Self {
             index: arrays::stacked(py, block.rows, block.cols, held.clone())?.unbind(),
-            edge_ids: column(py, meta.has_edge_ids, block.edge_ids, &held)?,
-            times: column(py, meta.has_time, block.times, &held)?,
-            weights: column(py, meta.has_weight, block.weights, &held)?,
+            edge_ids: column(py, meta.has_edge_ids && ids == count, block.edge_ids, &held)?,
+            times: column(py, meta.has_time && times == count, block.times, &held)?,
+            weights: column(py, meta.has_weight && weights == count, block.weights, &held)?,
             per_hop: block.per_hop,
         })
     }

@@ -3,6 +3,7 @@
 //! What must not live here: lists of a store. The invariant: edges of a type are in the order of
 //! their destinations and then of their sources, and none is there twice.
 
+use ng_store::{Catalog, EdgeTypeMeta};
 use ng_types::EdgeTypeId;
 
 use crate::Ids;
@@ -18,16 +19,23 @@ struct Edge {
     at: u32,
 }
 
-/// Adds to each edge type the edges of the type that `others` names for it, turned round.
-pub(crate) fn both_ways(sample: &mut CompactSample, others: &[Option<EdgeTypeId>]) {
+/// Adds to each edge type the edges of the type that `others` names for it, turned round. Times and
+/// weights stay where both types keep them.
+pub(crate) fn both_ways(
+    sample: &mut CompactSample,
+    others: &[Option<EdgeTypeId>],
+    catalog: &Catalog,
+) {
     let drawn = sample.edges.clone();
-    for (own, (edges, other)) in drawn.iter().zip(sample.edges.iter_mut().zip(others)) {
-        let Some(other) = other.and_then(|id| drawn.get(usize::from(id.0))) else { continue };
+    for (at, (own, edges)) in drawn.iter().zip(sample.edges.iter_mut()).enumerate() {
+        let Some(id) = others.get(at).copied().flatten() else { continue };
+        let Some(other) = drawn.get(usize::from(id.0)) else { continue };
+        let metas = [&catalog.edge_types[at], &catalog.edge_types[usize::from(id.0)]];
         let mut all: Vec<Edge> = ends(own).map(|(s, d, at)| edge((s, d), 0, at)).collect();
         all.extend(ends(other).map(|(s, d, at)| edge((d, s), 1, at)));
         all.sort_unstable();
         all.dedup_by_key(|edge| (edge.destination, edge.source));
-        *edges = columns(&all, [own, other]);
+        *edges = columns(&all, [own, other], metas);
     }
 }
 
@@ -45,12 +53,12 @@ fn ends(edges: &CompactEdges) -> impl Iterator<Item = (u32, u32, u32)> {
 
 /// The columns of edges, from those that they come from. Ids of an edge type say nothing of edges
 /// of another one.
-fn columns(all: &[Edge], parts: [&CompactEdges; 2]) -> CompactEdges {
+fn columns(all: &[Edge], parts: [&CompactEdges; 2], metas: [&EdgeTypeMeta; 2]) -> CompactEdges {
     let last = all.last().map_or(0, |edge| edge.destination as usize + 1);
     let mut counts = vec![0; last];
     all.iter().for_each(|edge| counts[edge.destination as usize] += 1);
     let of = |edge: &Edge| (parts[usize::from(edge.part)], edge.at as usize);
-    let is_one_type = std::ptr::eq(parts[0], parts[1]);
+    let is_one_type = std::ptr::eq(metas[0], metas[1]);
     let edge_ids = match (&parts[0].edge_ids, is_one_type) {
         (_, false) => Ids::default(),
         (Ids::Narrow(ids), true) if !ids.is_empty() => {
@@ -61,14 +69,19 @@ fn columns(all: &[Edge], parts: [&CompactEdges; 2]) -> CompactEdges {
         }
         _ => Ids::default(),
     };
-    let times = all.iter().filter_map(|edge| of(edge).0.times.get(of(edge).1).copied());
-    let weights = all.iter().filter_map(|edge| of(edge).0.weights.get(of(edge).1).copied());
+    let (mut times, mut weights) = (Vec::new(), Vec::new());
+    if metas.iter().all(|meta| meta.has_time) {
+        times = all.iter().map(|edge| of(edge).0.times[of(edge).1]).collect();
+    }
+    if metas.iter().all(|meta| meta.has_weight) {
+        weights = all.iter().map(|edge| of(edge).0.weights[of(edge).1]).collect();
+    }
     CompactEdges {
         rows: all.iter().map(|edge| edge.source).collect(),
         counts,
         edge_ids,
-        times: times.collect(),
-        weights: weights.collect(),
+        times,
+        weights,
         per_hop: vec![all.len()],
     }
 }

@@ -139,7 +139,7 @@ impl Sampler {
             EdgeSet::Drawn => {}
             EdgeSet::BothWays(others) => {
                 let more = admit(Stage::Topology, sample.num_bytes())?;
-                both_ways(&mut sample, others);
+                both_ways(&mut sample, others, self.snapshot().catalog());
                 sample._held.merge(more);
             }
             EdgeSet::Induced(_) => sample = self.induce(sample, scratch, admit)?,

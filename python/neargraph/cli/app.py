@@ -17,6 +17,9 @@ from .checkpoint import checkpoint
 from .compact import compact
 from .compile import compile_
 from .doctor import doctor
+from .evaluate import evaluate
+from .expand import expand
+from .export import export
 from .import_ import import_
 from .infer import infer
 from .info import info
@@ -44,6 +47,8 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command("import")(import_)
+app.command()(expand)
+app.command()(export)
 app.command()(info)
 app.command()(model)
 app.command()(verify)
@@ -56,6 +61,7 @@ app.command("compile")(compile_)
 app.command()(reorganize)
 app.command()(scrub)
 app.command()(train)
+app.command()(evaluate)
 app.command()(infer)
 app.command()(topk)
 app.command()(predict)

@@ -1,66 +1,96 @@
 """`neargraph train G.ng`."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from neargraph.exceptions import UnsupportedArgument
+
 from .show import Backend, Recover, print_report, size
 from .training_line import training_line
+from .training_options import from_file, settings_of, with_options
+
+_Config = Annotated[
+    Path | None, typer.Option(help="YAML with options by name; the command line wins.")
+]
+_Resume = Annotated[
+    Path | None, typer.Option(help="Go on with the run of this folder; --epochs may be given.")
+]
+_Out = Annotated[Path | None, typer.Option(help="New folder for the run.")]
+_Checkpoint = Annotated[
+    Path | None, typer.Option(help="Write here after each epoch; go on from it.")
+]
 
 
+@with_options
 def train(
-    store: Annotated[Path, typer.Argument(help="The store, NAME.ng.")],
-    model: Annotated[str, typer.Option(help="sage, gcn or cluster.")] = "sage",
-    fanouts: Annotated[str, typer.Option(help="Neighbours per layer, -1 for all.")] = "15,10",
+    store: Annotated[Path | None, typer.Argument(help="The store, NAME.ng.")] = None,
+    config: _Config = None,
+    resume: _Resume = None,
+    out: _Out = None,
     memory: Annotated[str | None, typer.Option(help="Memory of the store, like 256MB.")] = None,
-    epochs: Annotated[int, typer.Option(help="Passes over the training seeds.")] = 3,
-    seed: Annotated[int, typer.Option(help="Seed of everything.")] = 0,
-    batch_size: Annotated[int, typer.Option(help="Seeds of a batch.")] = 256,
-    hidden: Annotated[int, typer.Option(help="Width of hidden layers.")] = 64,
-    lr: Annotated[float, typer.Option(help="Learning rate of Adam.")] = 0.003,
-    weight_decay: Annotated[float, typer.Option(help="Weight decay of Adam.")] = 0.0,
-    dropout: Annotated[float, typer.Option(help="Dropout.")] = 0.5,
-    parts: Annotated[int, typer.Option(help="Clusters of the model cluster.")] = 100,
-    batch_parts: Annotated[int, typer.Option(help="Clusters of a batch.")] = 16,
-    split: Annotated[int, typer.Option(help="Which split, where there are several.")] = 0,
-    row_normalize: Annotated[bool, typer.Option(help="Divide feature rows by their sum.")] = False,
     backend: Backend = "auto",
-    checkpoint: Annotated[
-        Path | None, typer.Option(help="Write here after each epoch; go on from it.")
-    ] = None,
-    checkpoint_steps: Annotated[int, typer.Option(help="Also every so many steps.")] = 0,
+    checkpoint: _Checkpoint = None,
     recover: Recover = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    *,
+    given: Mapping[str, Any],
 ) -> None:
-    """Trains and tests a node classifier from disk."""
+    """Trains and tests a model from disk."""
     import neargraph
 
     neargraph.tune_process()
+    if resume is not None:
+        own = {"STORE": store, "--config": config, "--out": out, "--memory": memory}
+        own |= {"--checkpoint": checkpoint, "--backend": None if backend == "auto" else backend}
+        _refuse_beside("--resume", own | {"--no-recover": None if recover else True}, given)
+        _resume_run(resume, given.get("epochs"), as_json)
+        return
     from neargraph.train import TrainConfig, fit
+    from neargraph.train.models import check_names
 
-    config = TrainConfig(
-        model=model,
-        fanouts=parse_fanouts(fanouts),
-        batch_size=batch_size,
-        hidden=hidden,
-        epochs=epochs,
-        lr=lr,
-        weight_decay=weight_decay,
-        dropout=dropout,
-        seed=seed,
-        split=split,
-        parts=parts,
-        batch_parts=batch_parts,
-        row_normalize=row_normalize,
-        checkpoint_steps=checkpoint_steps,
-    )
-    opened = neargraph.open(store, memory=memory, backend=backend, recover=recover)
-    with opened as handle, training_line(epochs, as_json) as line:
-        result = fit(handle, config, checkpoint=checkpoint, watch=line)
+    written, opening = from_file(config) if config is not None else ({}, {})
+    path = store or opening.get("store")
+    if path is None:
+        raise UnsupportedArgument("no store is named; give NAME.ng, or store: in --config")
+    settings = TrainConfig(**settings_of(written, given))
+    check_names(settings)
+    if backend == "auto":
+        backend = opening.get("backend") or backend
+    folder = out or opening.get("out")
+    budget = memory or opening.get("memory")
+    opened = neargraph.open(path, memory=budget, backend=backend, recover=recover)
+    with opened as handle, training_line(settings.epochs, as_json) as line:
+        heard: dict[str, Any] = {"watch": line, "on_epoch": line.epoch}
+        result = fit(handle, settings, checkpoint=checkpoint, out=folder, **heard)
         note = handle.core.backend_note
-    report = {"store": str(store), "config": config.plain(), "backend": note, **result.plain()}
-    print_report(as_json, report, f"Trained on {store}", _rows(note, result))
+    more = {} if folder is None else {"run": str(folder)}
+    report = {"store": str(path), **more, "config": settings.plain(), "backend": note}
+    print_report(as_json, {**report, **result.plain()}, f"Trained on {path}", _rows(note, result))
+
+
+def _refuse_beside(option: str, own: dict[str, Any], given: Mapping[str, Any]) -> None:
+    named = [name for name, value in own.items() if value is not None]
+    named += [f"--{name.replace('_', '-')}" for name in given if name != "epochs"]
+    if named:
+        raise UnsupportedArgument(
+            f"{option} goes on with the settings of the run, so {named[0]} has no effect; leave it "
+            "out, or start another run"
+        )
+
+
+def _resume_run(folder: Path, epochs: int | None, as_json: bool) -> None:
+    from neargraph.train import resume
+    from neargraph.train.folder import RunFolder
+
+    run = RunFolder.open(folder)
+    with training_line(epochs or run.config.epochs, as_json) as line:
+        result = resume(folder, epochs=epochs, watch=line, on_epoch=line.epoch)
+    report = {"store": run.opening.store, "run": str(folder), "config": run.config.plain()}
+    rows = _rows(run.opening.backend, result)
+    print_report(as_json, {**report, **result.plain()}, f"Went on with {folder}", rows)
 
 
 def parse_fanouts(text: str) -> tuple[int, ...]:
@@ -78,15 +108,23 @@ def parse_fanouts(text: str) -> tuple[int, ...]:
 def _rows(note: str, result: Any) -> list[tuple[str, Any]]:
     stats = result.store_stats
     read, useful = stats.get("read_bytes", 0), stats.get("useful_bytes", 0)
-    test = "no split" if result.test_accuracy is None else f"{result.test_accuracy:.4f}"
+    unknown = {name: count for name, count in result.missing_labels.items() if count}
+    values = result.values(result.metric)
+    test = [(f"test {name}", f"{value:.4f}") for name, value in result.test.items()]
     return [
         ("back end", note),
+        ("predicts", result.objective),
+        ("parameters", result.num_parameters),
         ("steps", len(result.losses)),
         ("last loss", f"{result.losses[-1]:.4f}" if result.losses else "none"),
-        ("val accuracy", ", ".join(f"{value:.4f}" for value in result.val_accuracy) or "no split"),
-        ("test accuracy", test),
+        (f"val {result.metric}", ", ".join(f"{value:.4f}" for value in values) or "no split"),
+        ("best epoch", result.best_epoch),
+        *(test or [(f"test {result.metric}", "no split")]),
+        ("parameters tested", result.tested),
+        ("labels left out as unknown", ", ".join(f"{k} {v:,}" for k, v in unknown.items()) or 0),
         ("seeds/s", f"{result.seeds_per_second:,.0f}"),
         ("read", f"{size(read)} for {size(useful)} that batches took"),
         ("hit rate", f"{100 * stats.get('hit_rate', 0.0):.0f} %"),
         ("budget peak", f"{size(stats.get('budget_peak'))} of {size(stats.get('budget_limit'))}"),
+        *(("note", text) for text in result.notes),
     ]

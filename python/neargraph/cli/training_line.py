@@ -1,18 +1,20 @@
 """One line on a terminal that says how training goes on; above it, why rows are read as they are.
 
-What must not live here: what is measured. The invariant: where stderr is no terminal, nothing is
-written.
+What must not live here: what is measured. The invariant: where stderr is no terminal, there is one
+plain line for each epoch, and nothing else.
 """
 
 import logging
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
+
+from neargraph.units import format_bytes
 
 if TYPE_CHECKING:
     from neargraph.train import Pass
@@ -31,15 +33,25 @@ _DOING = {
 
 
 class TrainingLine:
-    """The line; it is made anew whenever it is drawn."""
+    """The line; it is made anew whenever it is drawn.
 
-    def __init__(self, epochs: int) -> None:
-        self._epochs = epochs
+    Args:
+        epochs: Of the run.
+        say: What writes a line that stays; None writes none.
+    """
+
+    def __init__(self, epochs: int, say: Callable[[str], None] | None = None) -> None:
+        self._epochs, self._say = epochs, say
         self._now: Pass | None = None
 
     def __call__(self, now: "Pass") -> None:
         """Shows this pass from now on."""
         self._now = now
+
+    def epoch(self, row: Mapping[str, Any]) -> None:
+        """Writes the line of an epoch that has ended."""
+        if self._say is not None:
+            self._say(epoch_line(row, self._epochs))
 
     def __rich__(self) -> Text:
         text = "" if self._now is None else pass_line(self._now.plain(), self._epochs)
@@ -58,7 +70,7 @@ def pass_line(now: Mapping[str, Any], epochs: int) -> str:
     parts = [f"{now['phase']} of {epochs}" if is_epoch else now["phase"]]
     parts.append(f"batch {now['step']:,} of {now['steps']:,}")
     if now["value"] is not None:
-        parts.append(f"{'loss' if is_epoch else 'accuracy'} {now['value']:.4f}")
+        parts.append(f"{'loss' if is_epoch else now.get('measure', 'accuracy')} {now['value']:.4f}")
         parts.append(f"{now['seeds_per_second']:,.0f} seeds/s")
         parts.append(f"{100 * now['waiting_share']:.0f} % of the time waiting")
     if now["waiting_seconds"] >= _PATIENCE_SECONDS:
@@ -66,6 +78,24 @@ def pass_line(now: Mapping[str, Any], epochs: int) -> str:
         what = " and ".join(doing) or "preparing"
         parts.append(f"{what} for {now['waiting_seconds']:.0f} s")
     return ", ".join(parts)
+
+
+def epoch_line(row: Mapping[str, Any], epochs: int) -> str:
+    """An epoch that has ended, in one line.
+
+    >>> row = {"epoch": 2, "loss": 0.5, "val_accuracy": 0.81, "seeds_per_second": 1234.5}
+    >>> epoch_line(row | {"hit_rate": 0.9, "useful_bytes": 5_000_000, "read_bytes": 9_000_000}, 3)
+    'epoch 2 of 3: loss 0.5000, val accuracy 0.8100, 1,234 seeds/s, 90 % hits, 5 MB of 9 MB used'
+    """
+    values = [
+        f"val {name.removeprefix('val_')} {value:.4f}"
+        for name, value in row.items()
+        if name.startswith("val_")
+    ]
+    useful, read = format_bytes(int(row["useful_bytes"])), format_bytes(int(row["read_bytes"]))
+    parts = [f"loss {row['loss']:.4f}", *values, f"{row['seeds_per_second']:,.0f} seeds/s"]
+    parts += [f"{100 * row['hit_rate']:.0f} % hits", f"{useful} of {read} used"]
+    return f"epoch {row['epoch']} of {epochs}: {', '.join(parts)}"
 
 
 class _Above(logging.Handler):
@@ -81,13 +111,14 @@ class _Above(logging.Handler):
 
 @contextmanager
 def training_line(epochs: int, silent: bool = False) -> Iterator[TrainingLine]:
-    """The line on stderr; none with ``silent`` or where stderr is no terminal."""
-    line = TrainingLine(epochs)
+    """The line on stderr; with ``silent`` nothing, and where stderr is no terminal a line for each
+    epoch."""
     if silent or not sys.stderr.isatty():
-        yield line
+        yield TrainingLine(epochs, None if silent else _plainly)
         return
     console, log = Console(stderr=True), logging.getLogger(_LOG)
     above, before = _Above(console), log.level
+    line = TrainingLine(epochs, lambda text: console.print(text, markup=False, highlight=False))
     log.addHandler(above)
     log.setLevel(logging.INFO)
     try:
@@ -96,3 +127,7 @@ def training_line(epochs: int, silent: bool = False) -> Iterator[TrainingLine]:
     finally:
         log.removeHandler(above)
         log.setLevel(before)
+
+
+def _plainly(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

@@ -51,6 +51,13 @@ class _Received:
             nodes + sum(rows) + sum(array.nbytes for block in self._edges for array in block[1:5])
         )
 
+    @property
+    def seed_times(self) -> None:
+        """The server samples without times."""
+
+    def subgraphs(self, node_type: int) -> None:
+        """All seeds share one subgraph."""
+
     def nodes(self, node_type: int) -> NDArray[np.int64]:
         """Node ids, seeds first."""
         return self._nodes[node_type].ids
@@ -160,8 +167,8 @@ class Batches:
             input_id = self._plan.places(self._epoch, number, number + 1)
         core: Any = _Received(num_seeds, nodes, edges)
         input_type = self._schema.node_types[seeds]
-        batch = ReceivedBatch(core, self._schema, input_type, input_id, padding)
-        batch.number, batch.num_batches = number, num_batches
+        batch = ReceivedBatch(core, self._schema, input_type, input_id)
+        batch.num_padding, batch.number, batch.num_batches = padding, number, num_batches
         batch.snapshot = Snapshot(*snapshot)
         return batch
 

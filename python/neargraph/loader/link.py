@@ -301,7 +301,7 @@ def resolve_links(schema: Schema, given: Any) -> tuple[EdgeType, NDArray[np.int6
     edge_type = schema.edge_type(name)
     if given is None:
         return edge_type, None
-    shapes = [np.shape(part) for part in given]
+    shapes = [np.shape(part) for part in given] if np.iterable(given) else []
     if len(shapes) != 2 or len(shapes[0]) != 1 or shapes[0] != shapes[1]:
         raise ValueError(
             "edge_label_index holds sources and destinations, two rows of equal length (shape "

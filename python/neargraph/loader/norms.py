@@ -128,14 +128,15 @@ def _open(kept: Path, key: str, sizes: dict[str, int]) -> Norms:
     try:
         facts = json.loads((kept / _FACTS).read_text())
         arrays = {name: np.load(kept / f"{name}.npy", mmap_mode="r") for name in sizes}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, EOFError) as error:
         raise wrong from error
     for name, array in arrays.items():
         if array.shape != (sizes[name],) or array.dtype != np.uint32:
             raise wrong
-    if facts.get("key") != key or not isinstance(facts.get("num_samples"), int):
+    num_samples = facts.get("num_samples") if isinstance(facts, dict) else None
+    if not isinstance(num_samples, int) or num_samples < 1 or facts.get("key") != key:
         raise wrong
-    return Norms(arrays["nodes"], arrays["edges"], facts["num_samples"])
+    return Norms(arrays["nodes"], arrays["edges"], num_samples)
 
 
 def _count(

@@ -41,6 +41,9 @@ class _Steps(InputNodes):
     def core(self) -> _core.Inputs:
         return _core.Inputs.drawn()
 
+    def at(self, places: NDArray[np.int64]) -> _core.Inputs:
+        return _core.Inputs.drawn()
+
     def input_id(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
         return places
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 from neargraph._optional import torch_for
+from neargraph.loader.methods import WEIGHT_ATTR
 from neargraph.loader.minibatch import MiniBatch
 from neargraph.loader.options import check_count
 from neargraph.loader.seeds import resolve_input_nodes
@@ -11,33 +12,39 @@ from neargraph.reader import Reader
 
 with torch_for("ShaDowKHopSampler"):
     import torch
-    from torch_geometric.data import Batch, Data
+    from torch_geometric.data import Batch
 
 from neargraph.loader.collate import Collator
 from neargraph.loader.sampler import NeighborSampler
 from neargraph.loader.sampling import LoaderOptions, SamplingLoader
+from neargraph.loader.shape import EDGE_TIME
 
 
 class _Collator(Collator):
     """A `Batch` of one subgraph for each root, root after root."""
+
+    @property
+    def _of_edges(self) -> set[str]:
+        """The names of what a batch has for each edge; all other tensors are of nodes."""
+        columns = [meta.name for found in self._edge_columns.values() for meta in found]
+        return {*columns, EDGE_TIME, WEIGHT_ATTR, "e_id"}
 
     def __call__(self, batch: MiniBatch) -> Any:
         data, seeds = self.graph(batch), batch.num_seeds
         order = torch.argsort(data.batch, stable=True)
         number = torch.empty_like(order)
         number[order] = torch.arange(len(order))
-        count, edges = len(order), data.edge_index.size(1)
-        out = Batch()
-        for name, value in data.items():
-            if name not in ("edge_index", "batch"):
-                is_of_nodes = torch.is_tensor(value) and data.is_node_attr(name)
-                out[name] = value[order] if is_of_nodes and value.size(0) == count else value
         ends = number[data.edge_index]
         # By destination, as neighbour lists are.
         by_end = torch.argsort(ends[1], stable=True)
-        out.edge_index = ends[:, by_end]
-        for name in set(out.keys()) & _of_edges(data, edges):
-            out[name] = out[name][by_end]
+        out = Batch(edge_index=ends[:, by_end])
+        for name, value in data.items():
+            if name in ("edge_index", "batch"):
+                continue
+            if name in self._of_edges:
+                out[name] = value[by_end]
+            else:
+                out[name] = value[order] if torch.is_tensor(value) else value
         out.batch = data.batch[order]
         out.ptr = torch.searchsorted(out.batch, torch.arange(seeds + 1))
         # A root is the first node of its subgraph.
@@ -45,12 +52,6 @@ class _Collator(Collator):
         if "y" in out:
             out.y = out.y[out.root_n_id]
         return out
-
-
-def _of_edges(data: Data, count: int) -> set[str]:
-    """The names of what a batch has for each edge, but for its ends."""
-    names = [str(name) for name in data.keys() if data.is_edge_attr(name)]  # noqa: SIM118
-    return {name for name in names if name != "edge_index" and data[name].size(0) == count}
 
 
 class ShaDowKHopSampler(SamplingLoader):

@@ -123,7 +123,8 @@ def profile_run(store: Store, settings: TrainConfig, config: ProfileConfig) -> d
     torch.manual_seed(settings.seed)
     store.reset_stats()
     run = Feed(store, settings, device)
-    run.trainer.model.fused = config.fused
+    # Layers that have a fused form say so.
+    run.trainer.model.fused = config.fused  # type: ignore[assignment]
     if device is not None:
         run.trainer.model.to(device)
     clock = LayerClock(run.trainer.model, device)

@@ -1,4 +1,4 @@
-"""Training for node classification: mini-batches from disk, metrics, checkpoints. Needs torch."""
+"""Training: mini-batches from disk, tasks, metrics, checkpoints, run folders. Needs torch."""
 
 from neargraph._optional import torch_for
 
@@ -7,8 +7,8 @@ with torch_for("training"):
     import torch_geometric  # noqa: F401
 
 from .config import TrainConfig
-from .engine import fit
 from .passes import Pass
 from .result import TrainResult
+from .runs import evaluate, fit, resume
 
-__all__ = ["Pass", "TrainConfig", "TrainResult", "fit"]
+__all__ = ["Pass", "TrainConfig", "TrainResult", "evaluate", "fit", "resume"]

@@ -1,24 +1,86 @@
-"""What a training run is told; equal configurations give equal losses."""
+"""What a training run is told; equal configurations give equal losses.
 
-from dataclasses import asdict, dataclass
+One field per option, each checked by itself; which of them go together stands in `combinations.py`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from neargraph.exceptions import StateMismatch
+from neargraph.exceptions import StateMismatch, UnsupportedArgument
 
-MODELS = ("sage", "gcn", "cluster")
+TASKS = ("node", "link", "graph")
+OBJECTIVES = ("auto", "single-label", "multi-label", "regression")
+LOSSES = ("auto", "cross-entropy", "bce", "mse", "l1", "bpr")
+SCHEDULES = ("constant", "cosine", "step", "plateau")
+NEGATIVES = ("binary", "triplet")
+TESTED = ("auto", "last", "best")
+DECODERS = ("dot", "mlp")
+
+_CHOICES = {
+    "task": TASKS,
+    "objective": OBJECTIVES,
+    "loss": LOSSES,
+    "schedule": SCHEDULES,
+    "negatives": NEGATIVES,
+    "test_on": TESTED,
+    "decoder": DECODERS,
+}
+_FROM_ONE = ("batch_size", "hidden", "epochs", "val_every", "parts", "batch_parts", "walk_length")
+_FROM_ONE_TOO = ("num_negatives", "eval_negatives", "schedule_epochs", "steps")
+_FROM_ZERO = ("weight_decay", "seed", "split", "checkpoint_steps", "patience", "warmup_steps")
+_FROM_ZERO_TOO = ("coverage",)
+
+# What a run may go on with although the checkpoint was written with something else: the batches,
+# and so the losses, are the same.
+_FREE = frozenset(
+    ("epochs", "checkpoint_steps", "val_every", "patience", "test_on", "reading", "layout")
+) | {"temporary_writes"}
 
 
 @dataclass(frozen=True, slots=True)
 class TrainConfig:
     """Settings of `fit`.
 
-    ``fanouts`` has one entry per layer, -1 takes all neighbours. ``split`` chooses `split_0`,
-    `split_1`, ... ``row_normalize`` divides each feature row by its sum, as the published GCN
-    does. ``checkpoint_steps`` counts optimiser steps between checkpoints beside the one at the
-    end of each epoch; 0 writes none in between. ``val_every`` is the number of epochs between
-    validations. The model "cluster" trains the layers of GraphSAGE on ``batch_parts`` of ``parts``
-    clusters a batch, and is tested on sampled neighbourhoods; ``batch_size`` and ``fanouts`` are
-    those of the tests, and ``fanouts`` has one entry per layer there, too.
+    Of all tasks:
+        ``model`` and ``sampler`` name rows of the tables in ``docs/training.md``; ``"auto"`` is the
+        sampler that the model is made for. ``fanouts`` has one entry per layer, -1 takes all
+        neighbours. ``row_normalize`` divides each feature row by its sum, as the published GCN
+        does.
+
+    What is predicted:
+        ``task`` is "node", "link" or "graph". ``target`` names the node type or the edge type
+        (``"user,buys,item"``) where a store has several. ``objective`` and ``loss`` are found from
+        the labels unless they are given. ``split`` chooses ``split_0``, ``split_1``, ...
+
+    Links:
+        ``holdout`` is the share of edges held out for validation and test, in percent, drawn by
+        `seed`; or ``val_after`` and ``test_after`` cut by time instead. Each edge that trains comes
+        with ``num_negatives`` others, each that is measured with ``eval_negatives``.
+        ``train_edges`` bounds the edges that one epoch trains on; None is all. ``eval_edges``
+        bounds those of a validation or test.
+
+    Optimisation:
+        Adam with ``lr`` and ``weight_decay``. ``schedule`` changes the rate: "cosine" down to zero
+        over all epochs, "step" by ``schedule_factor`` every ``schedule_epochs``, "plateau" by
+        ``schedule_factor`` after so many validations without a better value; ``warmup_steps`` come
+        up to it in a line. ``clip`` bounds the norm of the gradient; 0 does not. ``metrics`` are
+        measured, and the first one decides: training ends after ``patience`` validations without a
+        better value (0 never does), and ``test_on="best"`` tests the parameters of the best one
+        ("auto": with patience the best, else the last).
+
+    Checkpoints:
+        ``checkpoint_steps`` counts optimiser steps between checkpoints beside the one at the end of
+        each epoch; 0 writes none in between. ``val_every`` is the number of epochs between
+        validations.
+
+    Samplers:
+        "cluster" trains on ``batch_parts`` of ``parts`` clusters a batch and is tested on sampled
+        neighbourhoods, for which ``batch_size`` and ``fanouts`` are; the model "cluster" is
+        GraphSAGE on that sampler. ``walk_length`` and ``steps`` (batches of an epoch) are those of
+        GraphSAINT, whose ``batch_size`` counts draws; ``coverage`` is how often each node is drawn
+        to count its weights, 0 for none. ``reading``, ``compiled``, ``x_dtype``, ``method``,
+        ``layout`` and ``temporary_writes`` are those of `NeighborLoader`.
     """
 
     model: str = "sage"
@@ -36,30 +98,121 @@ class TrainConfig:
     val_every: int = 1
     parts: int = 100
     batch_parts: int = 16
+    task: str = "node"
+    target: str | None = None
+    objective: str = "auto"
+    loss: str = "auto"
+    sampler: str = "auto"
+    metrics: tuple[str, ...] = ()
+    patience: int = 0
+    test_on: str = "auto"
+    schedule: str = "constant"
+    schedule_epochs: int = 10
+    schedule_factor: float = 0.1
+    warmup_steps: int = 0
+    clip: float = 0.0
+    reading: str = "auto"
+    compiled: bool | str = False
+    x_dtype: str | None = None
+    method: str = "uniform"
+    layout: str = "paged"
+    temporary_writes: str = "auto"
+    walk_length: int = 2
+    steps: int = 30
+    coverage: int = 50
+    decoder: str = "dot"
+    negatives: str = "binary"
+    num_negatives: int = 1
+    eval_negatives: int = 50
+    holdout: tuple[float, float] = (10.0, 10.0)
+    val_after: int | None = None
+    test_after: int | None = None
+    train_edges: int | None = None
+    eval_edges: int = 100_000
 
     def __post_init__(self) -> None:
-        if self.model not in MODELS:
-            raise ValueError(f"model is {self.model!r}; use {', '.join(MODELS)}")
+        for name, choices in _CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise ValueError(f"{name} is {getattr(self, name)!r}; use {', '.join(choices)}")
         if not self.fanouts or any(f == 0 or f < -1 for f in self.fanouts):
             raise ValueError(f"fanouts are {list(self.fanouts)}; use counts, or -1 for all")
-        for name in ("batch_size", "hidden", "epochs", "val_every", "parts", "batch_parts"):
+        for name in (*_FROM_ONE, *_FROM_ONE_TOO):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; use 1 or more")
+        for name in (*_FROM_ZERO, *_FROM_ZERO_TOO):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} is {getattr(self, name)}; use 0 or more")
         if not 0 <= self.dropout < 1:
             raise ValueError(f"dropout is {self.dropout}; use a share from 0 to below 1")
-        if self.lr <= 0 or self.weight_decay < 0 or self.seed < 0:
-            raise ValueError("lr must be above 0, weight_decay and seed not negative")
+        if self.lr <= 0:
+            raise ValueError(f"lr is {self.lr}; use a rate above 0")
+        if not 0 < self.schedule_factor < 1:
+            raise ValueError(
+                f"schedule_factor is {self.schedule_factor}; use one above 0 and below 1"
+            )
+        if self.clip < 0:
+            raise ValueError(f"clip is {self.clip}; use a norm above 0, or 0 for none")
+        self._check_links()
+
+    def _check_links(self) -> None:
+        shares = self.holdout
+        if len(shares) != 2 or min(shares) < 0 or sum(shares) >= 100 or not shares[1]:
+            raise ValueError(
+                f"holdout is {list(shares)}; use the shares of validation and test in percent, "
+                "like 10,10, that leave some for training"
+            )
+        if self.val_after is not None and self.test_after is None:
+            raise ValueError("val_after is given without test_after; give both, or test_after")
+        if None not in (self.val_after, self.test_after) and self._times[0] >= self._times[1]:
+            raise ValueError(
+                f"val_after is {self.val_after} and test_after {self.test_after}; validation comes "
+                "first"
+            )
+        for name in ("train_edges", "eval_edges"):
+            bound = getattr(self, name)
+            if bound is not None and bound < 1:
+                raise ValueError(f"{name} is {bound}; use 1 or more")
+
+    @property
+    def _times(self) -> tuple[int, int]:
+        return (self.val_after or 0, self.test_after or 0)
+
+    @property
+    def tested(self) -> str:
+        """Which parameters are tested, "last" or "best"."""
+        if self.test_on != "auto":
+            return self.test_on
+        return "best" if self.patience else "last"
 
     def plain(self) -> dict[str, Any]:
-        """The settings as plain data, for checkpoints and JSON."""
-        return {**asdict(self), "fanouts": list(self.fanouts)}
+        """The settings as plain data, for checkpoints, JSON and YAML."""
+        found = asdict(self)
+        return {k: list(v) if isinstance(v, tuple) else v for k, v in found.items()}
 
-    def same_run(self, saved: dict[str, Any]) -> None:
-        """Refuses a checkpoint of other settings by name; only ``epochs`` may differ."""
+    @staticmethod
+    def of(plain: Mapping[str, Any]) -> "TrainConfig":
+        """The configuration of what `plain` gave.
+
+        Raises:
+            UnsupportedArgument: A key is not a setting; names it and what there is.
+        """
+        known = {f.name: f for f in fields(TrainConfig)}
+        for key in plain:
+            if key not in known:
+                raise UnsupportedArgument(f"{key!r} is not a setting; use {', '.join(known)}")
+        tuples: dict[str, Any] = {
+            k: tuple(v) if isinstance(v, list) else v for k, v in plain.items()
+        }
+        return TrainConfig(**tuples)
+
+    def same_run(self, saved: Mapping[str, Any]) -> None:
+        """Refuses a checkpoint of other settings by name; those that change no loss may differ."""
         # Checkpoints from before a setting was there were trained with what is its default now.
         saved = {**TrainConfig().plain(), **saved}
+        # A cosine spans all epochs.
+        free = _FREE - {"epochs"} if self.schedule == "cosine" else _FREE
         for name, value in self.plain().items():
-            if name not in ("epochs", "checkpoint_steps", "val_every") and saved.get(name) != value:
+            if name not in free and saved.get(name) != value:
                 raise StateMismatch(
                     f"the checkpoint was written with {name}={saved.get(name)}, this run has "
                     f"{value}; use the same setting or another checkpoint file"

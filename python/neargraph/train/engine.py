@@ -1,237 +1,107 @@
-"""The training loop.
+"""The training loop, for every task, model and sampler.
 
-One function, `fit`, for both ways to feed it: rows and lists from disk inside the store's memory
-budget, or features and labels held as plain tensors. The invariant: the same store content,
-configuration and thread count give the same losses to the last bit, either way, resumed or not.
+The invariant: the same store content, configuration and thread count give the same losses to the
+last bit, from disk or from memory, resumed or not.
 """
 
 import math
-import random
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor
-from torch.nn import functional
-from torch.utils import deterministic
 
-from neargraph.exceptions import LossNotFinite, NameNotFound, UnsupportedArgument
-from neargraph.loader.cluster import ClusterLoader
-from neargraph.loader.neighbor import NeighborLoader
-from neargraph.nn import GCN, GraphSAGE, InDegrees
+from neargraph.exceptions import LossNotFinite, StateMismatch, UnsupportedArgument
+from neargraph.loader.epochs import EpochLoader
+from neargraph.metrics import Metrics
 from neargraph.store import Store
 
 from .checkpoint import load_checkpoint, save_checkpoint
 from .config import TrainConfig
+from .making import make_task
 from .passes import Pass
 from .result import TrainResult
+from .schedule import best_at, is_over, learning_rate, plateaus
 
 Progress = Callable[[str, int, int, float], None]
-"""Called with (phase, step, steps, loss or accuracy); phases: "epoch 1", ..., "val", "test"."""
+"""Called with (phase, step, steps, loss or metric); phases: "epoch 1", ..., "val", "test"."""
 
 Watch = Callable[[Pass], None]
 """Called with each pass when it begins; what it is given changes while the pass goes on."""
 
-_CHUNK_NODES = 1 << 18
+EpochEnd = Callable[["Trainer", bool], None]
+"""Called after each epoch with the trainer, and whether its validation is the best so far."""
 
-
-def fit(
-    store: Store,
-    config: TrainConfig | None = None,
-    *,
-    in_memory: bool = False,
-    checkpoint: Path | str | None = None,
-    progress: Progress | None = None,
-    watch: Watch | None = None,
-) -> TrainResult:
-    """Trains and tests a model on the splits of a store with one node type and one edge type.
-
-    Args:
-        store: The open store; node tensors ``x`` [N, features] and ``y`` [N] (classes; -1, or NaN
-            in float labels, means missing), and a split.
-        config: The settings; equal settings and content give equal losses.
-        in_memory: Hold all features and labels as plain tensors and index them, instead of reading
-            rows through the store (topology stays with the store's back end).
-        checkpoint: A file to write after each epoch and to go on from where it exists.
-        progress: Called after each step.
-        watch: Called when a pass begins, with what tells how it goes on.
-
-    Raises:
-        NameNotFound: A tensor or split is missing.
-        UnsupportedArgument: The store is heterogeneous, or its labels are no classes.
-        StateMismatch: The checkpoint is of other settings.
-        LossNotFinite: A loss or an output is NaN or infinite; the checkpoint before it stays.
-
-    Example:
-        >>> result = fit(ng.open("cora.ng"), TrainConfig(epochs=10))       # doctest: +SKIP
-        >>> result.test_accuracy                                           # doctest: +SKIP
-        0.81
-    """
-    config = config or TrainConfig()
-    _check_store(store)
-    with _deterministic(config.seed):
-        path = None if checkpoint is None else Path(checkpoint)
-        shown = progress or (lambda *_: None)
-        return Trainer(store, config, in_memory, path, shown, watch=watch).run()
-
-
-@contextmanager
-def _deterministic(seed: int) -> Iterator[None]:
-    """Seeds every generator and forbids operations whose sums depend on timing."""
-    before = torch.are_deterministic_algorithms_enabled()
-    warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
-    random.seed(seed)
-    np.random.seed(seed % (1 << 32))
-    torch.manual_seed(seed)
-    torch.use_deterministic_algorithms(True, warn_only=False)
-    # Filling fresh tensors with NaN only finds reads of uninitialised memory, at a pass over each.
-    switch: Any = deterministic
-    filled = switch.fill_uninitialized_memory
-    switch.fill_uninitialized_memory = False
-    try:
-        yield
-    finally:
-        switch.fill_uninitialized_memory = filled
-        torch.use_deterministic_algorithms(before, warn_only=warn_only)
-
-
-def _check_store(store: Store) -> None:
-    schema = store.schema
-    if not schema.is_homogeneous or not schema.edge_types:
-        raise UnsupportedArgument(
-            f"{store.path}: training runs on one node type and one edge type, this store has "
-            f"{len(schema.node_types)} and {len(schema.edge_types)}; use ng.NeighborLoader with a "
-            "heterogeneous PyG model"
-        )
-    owner = schema.node_types[0]
-    for name, hint in (
-        ("x", "import features"),
-        ("y", "import labels"),
-        ("split_0", "import again with --split 60,20,20"),
-    ):
-        if all(tensor.name != name for tensor in owner.tensors):
-            raise NameNotFound(f"{store.path}: no node tensor {name!r}; {hint}")
-    x, y = schema.tensor(owner, "x"), schema.tensor(owner, "y")
-    if y.shape not in ((), (1,)) or len(x.shape) != 1:
-        raise UnsupportedArgument(
-            f"{store.path}: training needs x of shape [N, features] and one class per node in y"
-        )
+_COUNTERS = ("reads", "read_bytes", "useful_bytes", "rows_served", "rows_cached")
 
 
 class Trainer:
-    """One run: model, optimiser, loaders, and the counters that a checkpoint keeps."""
+    """One run: task, model, optimiser, loaders, and the counters that a checkpoint keeps."""
 
     def __init__(
         self,
         store: Store,
         config: TrainConfig,
-        in_memory: bool,
-        checkpoint: Path | None,
-        progress: Progress,
+        in_memory: bool = False,
+        checkpoint: Path | None = None,
+        progress: Progress | None = None,
         device: torch.device | None = None,
         watch: Watch | None = None,
     ) -> None:
-        self._device, self._watch = device, watch
-        self._store, self._config = store, config
-        self._checkpoint, self._progress = checkpoint, progress
-        owner = store.schema.node_types[0]
-        self._result = TrainResult(
-            num_classes=num_classes(store), num_features=store.schema.tensor(owner, "x").shape[0]
-        )
-        self._resident = _Resident(store) if in_memory else None
-        self._degrees = InDegrees(store) if config.model == "gcn" else None
+        self._store, self.config = store, config
+        self._checkpoint, self._watch = checkpoint, watch
+        self.on_epoch: EpochEnd | None = None
+        self._progress = progress or (lambda *_: None)
+        self.task = make_task(store, config, in_memory, device)
         # The store was read above; seeding again makes both ways start alike.
         torch.manual_seed(config.seed)
-        kind = GCN if config.model == "gcn" else GraphSAGE
-        self.model = kind(
-            self._result.num_features,
-            config.hidden,
-            self._result.num_classes,
-            len(config.fanouts),
-            config.dropout,
-        )
+        self.model = self.task.build()
+        self._parameters = list(self.model.parameters())
+        if self.task.head is not None:
+            self._parameters += list(self.task.head.parameters())
+        if not self._parameters:
+            raise UnsupportedArgument(
+                f"the model {config.model} has no parameters on features that the store holds, so "
+                "there is nothing to learn; use decoder mlp, or another model"
+            )
         self.optimizer = torch.optim.Adam(
-            self.model.parameters(), lr=config.lr, weight_decay=config.weight_decay
+            self._parameters, lr=config.lr, weight_decay=config.weight_decay
         )
-        self.loader = self._make_train_loader()
+        self.loader = self.task.train_loader()
+        self.first = self.task.metrics().first
         self._epoch = 0
+        self._best: dict[str, Any] | None = None
+        self._epoch_stats: dict[str, Any] = {}
+        self.result = TrainResult(
+            num_classes=self.task.outputs,
+            num_features=self.task.num_features,
+            objective=self.task.objective,
+            metric=self.first.text,
+            num_parameters=sum(parameter.numel() for parameter in self._parameters),
+            missing_labels=self.task.missing_labels,
+            notes=self.task.notes,
+        )
 
     def run(self) -> TrainResult:
-        """All epochs, from the checkpoint on, and the test."""
-        self._resume()
-        while self._epoch < self._config.epochs:
-            self._train_epoch()
+        """All epochs that are missing, and the test."""
+        while self._epoch < self.config.epochs and not self._is_over():
+            row = self._train_epoch()
             self._epoch += 1
-            if self._epoch % self._config.val_every == 0:
-                accuracy = self._evaluate("val")
-                self._result.val_accuracy += [] if accuracy is None else [accuracy]
+            if self._epoch % self.config.val_every == 0:
+                row |= {f"val_{name}": value for name, value in self.evaluate("val").items()}
+            self.result.history.append(row)
+            is_best = self._keep_best(row)
             self._save()
-        self._result.test_accuracy = self._evaluate("test")
-        return self._result
+            if self.on_epoch is not None:
+                self.on_epoch(self, is_best)
+        self.result.stopped_early = self._epoch < self.config.epochs
+        self.result.tested = self._choose()
+        self.result.test = self.evaluate("test")
+        return self.result
 
-    def _make_train_loader(self) -> NeighborLoader | ClusterLoader:
-        config, resident = self._config, self._resident
-        if config.model != "cluster":
-            return self._make_loader("train", shuffle=True)
-        return ClusterLoader(
-            self._store,
-            min(config.parts, self._store.num_nodes),
-            batch_size=config.batch_parts,
-            shuffle=True,
-            seed=config.seed,
-            attrs=["train_mask", *(["x", "y"] if resident is None else [])],
-            transform=resident,
-            device=self._device,
-        )
-
-    def _make_loader(self, split: str, shuffle: bool) -> NeighborLoader:
-        resident = self._resident
-        return NeighborLoader(
-            self._store,
-            num_neighbors=list(self._config.fanouts),
-            input_nodes=(split if self._config.split == 0 else self._ids(split)),
-            batch_size=self._config.batch_size,
-            shuffle=shuffle,
-            seed=self._config.seed,
-            attrs=["x", "y"] if resident is None else [],
-            transform=resident,
-            device=self._device,
-        )
-
-    def _ids(self, split: str) -> Tensor:
-        return torch.from_numpy(self._store.split(split, index=self._config.split))
-
-    def _forward(self, batch: Any) -> tuple[Tensor, Tensor]:
-        """(logits, classes) of the batch's labelled seeds, or of a cluster's training nodes."""
-        x = batch.x.to(torch.float32)
-        if self._config.row_normalize:
-            x = x / x.sum(dim=1, keepdim=True).clamp(min=1.0e-12)
-        is_sampled = "num_sampled_nodes" in batch
-        counts = (batch.num_sampled_nodes, batch.num_sampled_edges) if is_sampled else ()
-        if isinstance(self.model, GCN):
-            # The whole graph has its own degrees.
-            degrees = self._degrees(batch.n_id) if self._degrees and is_sampled else None
-            out = self.model(x, batch.edge_index, degrees, *counts)
-        else:
-            out = self.model(x, batch.edge_index, *counts)
-        seeds = self._seeds(batch)
-        labels = batch.y.reshape(-1)[seeds]
-        if labels.is_floating_point():
-            labels = labels.nan_to_num(nan=-1.0)
-        labels = labels.to(torch.int64)
-        known = labels >= 0
-        return out[seeds][known], labels[known]
-
-    def _seeds(self, batch: Any) -> Tensor | slice:
-        """Which nodes of a batch have a part in the loss; they are the first ones of a sample."""
-        if "num_sampled_nodes" in batch:
-            return slice(0, batch.batch_size)
-        mask: Tensor = batch.train_mask
-        return mask if mask.dim() == 1 else mask[:, self._config.split]
+    # Steps
 
     def step(self, batch: Any, where: str = "a step") -> float:
         """One step of the optimiser; the loss, 0 where a batch has no labels.
@@ -239,11 +109,13 @@ class Trainer:
         Raises `LossNotFinite`, which says `where`.
         """
         self.optimizer.zero_grad(set_to_none=True)
-        logits, labels = self._forward(batch)
-        loss = functional.cross_entropy(logits, labels)
-        if not len(labels):
+        prediction = self.task.predict(batch)
+        if not len(prediction):
             return 0.0
+        loss = self.task.loss(prediction)
         loss.backward()  # type: ignore[no-untyped-call]
+        if self.config.clip:
+            torch.nn.utils.clip_grad_norm_(self._parameters, self.config.clip)
         self.optimizer.step()
         value = float(loss.detach())
         if not math.isfinite(value):
@@ -252,139 +124,223 @@ class Trainer:
 
     def _not_finite(self, what: str, batch: Any) -> LossNotFinite:
         """The error, with the row that is to blame if one is."""
-        bad = torch.nonzero(~torch.isfinite(batch.x).all(dim=1)).flatten()
-        if not len(bad):
-            return LossNotFinite(
-                f"{self._store.path}: {what}, though the features of the batch are finite; use a "
-                f"smaller lr than {self._config.lr}, or scale the features"
-            )
-        node = int(batch.n_id[bad[0]])
+        named = [(None, batch)] if "x" in batch else []
+        named = named or [(kind, batch[kind]) for kind in batch.node_types if "x" in batch[kind]]
+        for kind, part in named:
+            bad = torch.nonzero(~torch.isfinite(part.x).all(dim=1)).flatten()
+            if len(bad):
+                of = "" if kind is None else f"{kind} "
+                return LossNotFinite(
+                    f"{self._store.path}: {what}; x of {of}node {int(part.n_id[bad[0]])} holds NaN "
+                    f"or infinite values, and {len(bad)} of {len(part.x)} nodes of the batch do; "
+                    "import finite features, or set these with update_features"
+                )
         return LossNotFinite(
-            f"{self._store.path}: {what}; x of node {node} holds NaN or infinite values, and "
-            f"{len(bad)} of {len(batch.x)} nodes of the batch do; import finite features, or set "
-            "these with update_features"
+            f"{self._store.path}: {what}, though the features of the batch are finite; use a "
+            f"smaller lr than {self.config.lr}, or scale the features"
         )
 
-    def _train_epoch(self) -> None:
-        self.model.train()
-        result, steps = self._result, len(self.loader)
+    def _train_epoch(self) -> dict[str, Any]:
+        """One pass over the training batches, or its rest; the row of the history."""
+        self._set_training(True)
+        result, steps = self.result, len(self.loader)
         self.loader.set_epoch(self._epoch)
-        done = len(result.losses) - self._epoch * steps
+        before = self._epoch * steps
+        done = len(result.losses) - before
         self._store.reset_stats()
         begin = time.perf_counter()
         now = self._begin_pass(f"epoch {self._epoch + 1}", self.loader, done)
+        rate = self.config.lr
         for batch in self.loader:
+            rate = self._set_rate(before + done, steps)
             where = f"epoch {self._epoch + 1}, batch {done + 1} of {steps}"
             result.losses.append(self.step(batch, where))
-            seeds = self._seeds(batch)
-            now.seeds += int(seeds.stop if isinstance(seeds, slice) else seeds.sum())
+            now.seeds += self.task.seeds(batch)
             del batch
             done += 1
             now.step, now.value = done, result.losses[-1]
             self._progress(now.phase, done, steps, result.losses[-1])
-            every = self._config.checkpoint_steps
+            every = self.config.checkpoint_steps
             if every and done % every == 0 and done < steps:
                 self._save()
-        result.train_seconds += time.perf_counter() - begin
+        seconds = time.perf_counter() - begin
+        result.train_seconds += seconds
         result.seeds += now.seeds
-        self._add_stats()
+        losses = result.losses[before:]
+        return {
+            "epoch": self._epoch + 1,
+            "loss": math.fsum(losses) / max(1, len(losses)),
+            "lr": rate,
+            "seconds": seconds,
+            "seeds_per_second": now.seeds / max(1e-9, seconds),
+            **self._add_stats(),
+        }
 
-    def _begin_pass(
-        self, phase: str, loader: NeighborLoader | ClusterLoader, step: int = 0
-    ) -> Pass:
+    def _set_rate(self, step: int, steps: int) -> float:
+        config = self.config
+        stale = 0
+        if config.schedule == "plateau":
+            stale = plateaus(self._values(), self.first.mode, config.schedule_epochs)
+        rate = learning_rate(config, step, self._epoch, steps, stale)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        return rate
+
+    def _begin_pass(self, phase: str, loader: EpochLoader, step: int = 0) -> Pass:
         """A pass of which `step` batches were done before."""
-        now = Pass(phase, loader, step)
+        now = Pass(phase, loader, step, measure=self.first.text)
         if self._watch is not None:
             self._watch(now)
         return now
 
-    def _add_stats(self) -> None:
-        totals, now = self._result.store_stats, self._store.stats()
-        for name in ("reads", "read_bytes", "useful_bytes", "rows_served", "rows_cached"):
+    def _add_stats(self) -> dict[str, Any]:
+        """Adds the counters of the epoch to those of the run; what the history has of them."""
+        totals, now = self.result.store_stats, self._store.stats()
+        for name in _COUNTERS:
             totals[name] = totals.get(name, 0) + int(now.get(name, 0))
         totals["budget_peak"] = max(totals.get("budget_peak", 0), int(now.get("budget_peak", 0)))
         totals["budget_limit"] = int(now.get("budget_limit", 0))
         served = totals["rows_served"]
         totals["hit_rate"] = totals["rows_cached"] / served if served else 0.0
+        rows = int(now.get("rows_served", 0))
+        return {
+            "read_bytes": int(now.get("read_bytes", 0)),
+            "useful_bytes": int(now.get("useful_bytes", 0)),
+            "hit_rate": int(now.get("rows_cached", 0)) / rows if rows else 0.0,
+        }
+
+    # Measuring
 
     @torch.no_grad()
-    def _evaluate(self, split: str) -> float | None:
-        loader = self._make_loader(split, shuffle=False)
-        self.model.eval()
-        right, seen, step = 0, 0, 0
+    def evaluate(self, split: str) -> dict[str, float]:
+        """The metrics of "val" or "test", by name; empty where nothing is in it, or known."""
+        loader = self.task.loader(split)
+        if loader is None:
+            return {}
+        self._set_training(False)
+        metrics, known = self.task.metrics(), 0
         now = self._begin_pass(split, loader)
         # `enumerate` would keep the batch before while the next one looks for memory.
         for batch in loader:
-            logits, labels = self._forward(batch)
-            if not torch.isfinite(logits).all():
-                where = f"{split}, batch {step + 1} of {len(loader)}"
-                raise self._not_finite(f"{where}: outputs of the model are not finite", batch)
-            right += int((logits.argmax(dim=1) == labels).sum())
-            seen += len(labels)
-            now.seeds += batch.batch_size
+            known += self._measure(batch, metrics, now)
             del batch
-            step += 1  # noqa: SIM113
-            now.step, now.value = step, right / max(1, seen)
-            self._progress(split, step, len(loader), right / max(1, seen))
-        return right / seen if seen else None
+            self._progress(split, now.step, now.steps, now.value or 0.0)
+        if not known:
+            return {}
+        found = metrics.compute()
+        for name, count in metrics.left_out().items():
+            note = f"{split}: {name} leaves {count} of {self.task.outputs} out: one class only"
+            self.result.notes += [] if note in self.result.notes else [note]
+        return found
 
-    def _save(self) -> None:
-        if self._checkpoint is None:
-            return
-        state = {
-            "config": self._config.plain(),
+    def _measure(self, batch: Any, metrics: Metrics, now: Pass) -> int:
+        """Adds a batch to the metrics; how many of it are known."""
+        prediction = self.task.predict(batch)
+        if not torch.isfinite(prediction.outputs).all():
+            where = f"{now.phase}, batch {now.step + 1} of {now.steps}"
+            raise self._not_finite(f"{where}: outputs of the model are not finite", batch)
+        loss = float(self.task.loss(prediction)) if len(prediction) else None
+        metrics.update(prediction.outputs.cpu(), prediction.targets.cpu(), loss)
+        now.seeds += self.task.seeds(batch)
+        now.step += 1
+        now.value = metrics.running() if metrics.running() is not None else loss
+        return len(prediction)
+
+    def _set_training(self, on: bool) -> None:
+        self.model.train(on)
+        if self.task.head is not None:
+            self.task.head.train(on)
+
+    def _values(self) -> list[float]:
+        return self.result.values(self.first.text)
+
+    def _is_over(self) -> bool:
+        return is_over(self._values(), self.first.mode, self.config.patience)
+
+    # Parameters that are kept
+
+    def parameters(self) -> dict[str, Any]:
+        """The parameters of model and head, as of now."""
+        return {"model": self.model.state_dict(), "head": self.task.plain_state()}
+
+    def load_parameters(self, state: dict[str, Any]) -> None:
+        """Puts back what `parameters` gave."""
+        self.model.load_state_dict(state["model"])
+        if self.task.head is not None:
+            self.task.head.load_state_dict(state["head"])
+
+    def _keep_best(self, row: dict[str, Any]) -> bool:
+        """Keeps the parameters of the best validation; whether this is one."""
+        values = self._values()
+        if (
+            f"val_{self.first.text}" not in row
+            or best_at(values, self.first.mode) != len(values) - 1
+        ):
+            return False
+        config, fingerprint = self.config.plain(), self._store.fingerprint
+        kept = {"epoch": self._epoch, "config": config, "fingerprint": fingerprint}
+        self._best = {**kept, **deepcopy(self.parameters())}
+        self.result.best_epoch = self._epoch
+        return True
+
+    def _choose(self) -> str:
+        """Puts the parameters in place that are to be tested; which ones they are."""
+        if self.config.tested == "best" and self._best is not None:
+            self.load_parameters(self._best)
+            return "best"
+        return "last"
+
+    @property
+    def best(self) -> dict[str, Any] | None:
+        """The parameters of the best validation, its ``epoch``, and the settings and store."""
+        return self._best
+
+    def state(self) -> dict[str, Any]:
+        """All that a run goes on from."""
+        return {
+            "config": self.config.plain(),
             "fingerprint": self._store.fingerprint,
             "epoch": self._epoch,
-            "model": self.model.state_dict(),
+            **self.parameters(),
+            "best": self._best,
             "optimizer": self.optimizer.state_dict(),
             "generator": torch.get_rng_state(),
             "loader": self.loader.state_dict(),
-            "losses": list(self._result.losses),
-            "val_accuracy": list(self._result.val_accuracy),
+            "losses": list(self.result.losses),
+            "history": list(self.result.history),
         }
-        save_checkpoint(self._checkpoint, state)
 
-    def _resume(self) -> None:
+    def _save(self) -> None:
+        if self._checkpoint is not None:
+            save_checkpoint(self._checkpoint, self.state())
+
+    def resume(self) -> None:
+        """Goes on from the checkpoint, if there is one."""
         state = None if self._checkpoint is None else load_checkpoint(self._checkpoint)
         if state is None:
             return
-        self._config.same_run(state["config"])
+        self.config.same_run(state["config"])
+        check_store(self._store, state, self._checkpoint)
         self.loader.load_state_dict(state["loader"])
-        self.model.load_state_dict(state["model"])
+        self.load_parameters(state)
         self.optimizer.load_state_dict(state["optimizer"])
         torch.set_rng_state(state["generator"])
-        self._epoch = int(state["epoch"])
-        self._result.losses = [float(loss) for loss in state["losses"]]
-        self._result.val_accuracy = [float(value) for value in state["val_accuracy"]]
-        self._result.resumed_at_step = len(self._result.losses)
+        self._epoch, self._best = int(state["epoch"]), state["best"]
+        self.result.losses = [float(loss) for loss in state["losses"]]
+        self.result.history = list(state["history"])
+        self.result.best_epoch = None if self._best is None else int(self._best["epoch"])
+        self.result.resumed_at_step = len(self.result.losses)
 
 
-class _Resident:
-    """All features and labels as plain tensors; adds the rows of a batch by index."""
+def check_store(store: Store, state: dict[str, Any], path: Path | None) -> None:
+    """Refuses a checkpoint of other content.
 
-    def __init__(self, store: Store) -> None:
-        self._x = torch.from_numpy(np.ascontiguousarray(store.column("x")))
-        self._y = torch.from_numpy(np.ascontiguousarray(store.column("y")))
-
-    def __call__(self, batch: Any) -> Any:
-        batch.x = self._x.index_select(0, batch.n_id)
-        batch.y = self._y.index_select(0, batch.n_id)
-        return batch
-
-
-def num_classes(store: Store) -> int:
-    """The largest label plus one, read in chunks.
-
-    Raises `UnsupportedArgument` where labels are no whole numbers, or none is known.
+    Raises:
+        StateMismatch: The store is another one, or was written to since.
     """
-    snapshot, top = store.snapshot(), -1
-    for first in range(0, store.num_nodes, _CHUNK_NODES):
-        ids = np.arange(first, min(first + _CHUNK_NODES, store.num_nodes), dtype=np.int64)
-        labels = snapshot.features(None, ids, "y")
-        known = labels[np.isfinite(labels)] if labels.dtype.kind == "f" else labels
-        if labels.dtype.kind == "f" and (known != np.floor(known)).any():
-            raise UnsupportedArgument(f"{store.path}: y holds fractions, not classes")
-        top = max(top, int(known.max(initial=-1)))
-    if not 0 <= top < 1 << 20:
-        raise UnsupportedArgument(f"{store.path}: y holds no classes (largest label {top})")
-    return top + 1
+    if state["fingerprint"] != store.fingerprint:
+        raise StateMismatch(
+            f"{path}: the checkpoint was written with a store of fingerprint "
+            f"{state['fingerprint']}, and {store.path} has {store.fingerprint}: it is another "
+            "store, or was written to since; use the store of then, or train anew"
+        )

@@ -15,8 +15,9 @@ class Pass:
     """A pass over the batches of `loader`.
 
     ``phase`` is "epoch 1", ..., "val" or "test". ``step`` of ``steps`` batches are done, which had
-    ``seeds`` seeds. ``value`` is the last loss of an epoch, and the accuracy until now of the
-    others; None before the first batch.
+    ``seeds`` seeds. ``value`` is the last loss of an epoch, and of the others the metric
+    `measure` until now, or the last loss where that metric costs a pass; None before the first
+    batch.
     """
 
     phase: str
@@ -24,6 +25,7 @@ class Pass:
     step: int = 0
     seeds: int = 0
     value: float | None = None
+    measure: str = "accuracy"
     _begin: float = field(default_factory=time.perf_counter)
     _waited: float = field(init=False)
 
@@ -52,6 +54,7 @@ class Pass:
             "step": self.step,
             "steps": self.steps,
             "value": self.value,
+            "measure": self.measure,
             "seeds_per_second": self.seeds_per_second(),
             "waiting_share": self.waiting_share(),
             "waiting_seconds": waiting,

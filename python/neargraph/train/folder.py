@@ -1,0 +1,197 @@
+"""The folder of a run: settings, versions, metrics by epoch, checkpoints, result.
+
+``config.yaml`` has every setting by the name of its option, so that a run can be started again from
+it alone. The invariant: a folder is made new and never overwritten; what is in it belongs to one
+run on one version of a store.
+"""
+
+import os
+import platform
+from dataclasses import dataclass, replace
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from neargraph.exceptions import StateMismatch, UnsupportedArgument
+from neargraph.store import Store
+
+from .checkpoint import load_checkpoint, save_checkpoint
+from .config import TrainConfig
+from .engine import Trainer
+from .events import Events
+from .files import read_yaml, write_csv, write_json, write_yaml
+from .report import write_report
+from .result import TrainResult
+
+_PACKAGES = ("torch", "torch_geometric", "torchmetrics", "numpy")
+# What a run is told beside `TrainConfig`.
+_OPENING = ("store", "memory", "backend")
+
+
+@dataclass(frozen=True)
+class Opening:
+    """How the store of a run is opened."""
+
+    store: str
+    memory: str | int | None = None
+    backend: str = "auto"
+
+    @staticmethod
+    def of(store: Store) -> "Opening":
+        """That of an open store."""
+        return Opening(store.path, store.core.memory_bytes, store.core.backend)
+
+
+class RunFolder:
+    """A run on disk.
+
+    Args:
+        path: The folder.
+        opening: How its store is opened.
+        config: The settings.
+    """
+
+    def __init__(self, path: Path, opening: Opening, config: TrainConfig) -> None:
+        self.path, self.opening, self.config = path, opening, config
+        self._events: Events | None = None
+
+    @staticmethod
+    def check_new(path: Path) -> None:
+        """Refuses a folder that exists.
+
+        Raises:
+            UnsupportedArgument: Something of that name is there, or no folder can be made.
+        """
+        if path.exists() or path.is_symlink():
+            raise UnsupportedArgument(
+                f"{path} exists, and a run overwrites nothing; use another name, or go on with it: "
+                f"neargraph train --resume {path}"
+            )
+
+    @staticmethod
+    def create(path: Path, opening: Opening, store: Store, config: TrainConfig) -> "RunFolder":
+        """Makes the folder, with settings and versions in it."""
+        RunFolder.check_new(path)
+        try:
+            path.mkdir(parents=True)
+            (path / "checkpoints").mkdir()
+        except OSError as error:
+            raise UnsupportedArgument(
+                f"{path} cannot be made ({error.strerror}); name another folder"
+            ) from error
+        made = RunFolder(path, opening, config)
+        made._write_config()
+        write_json(path / "versions.json", versions(store))
+        return made
+
+    @staticmethod
+    def open(path: Path) -> "RunFolder":
+        """The run of a folder.
+
+        Raises:
+            UnsupportedArgument: It is not the folder of a run.
+        """
+        file = path / "config.yaml"
+        if not file.is_file():
+            raise UnsupportedArgument(
+                f"{path} is not the folder of a run: it has no config.yaml; check the path"
+            )
+        settings = {name.replace("-", "_"): value for name, value in read_yaml(file).items()}
+        if "store" not in settings:
+            raise UnsupportedArgument(f"{file}: no store is named; restore the file from a copy")
+        opening = Opening(**{k: settings.pop(k) for k in _OPENING if k in settings})
+        return RunFolder(path, opening, TrainConfig.of(settings))
+
+    def with_epochs(self, epochs: int) -> "RunFolder":
+        """The same run with another number of epochs."""
+        return RunFolder(self.path, self.opening, replace(self.config, epochs=epochs))
+
+    @property
+    def last(self) -> Path:
+        """The checkpoint that a run goes on from."""
+        return self.path / "checkpoints" / "last.pt"
+
+    @property
+    def best(self) -> Path:
+        """The parameters of the best validation."""
+        return self.path / "checkpoints" / "best.pt"
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the run has ended, and its result is there."""
+        return (self.path / "result.json").exists()
+
+    def _write_config(self) -> None:
+        opening = {name: getattr(self.opening, name) for name in _OPENING}
+        settings = {**opening, **self.config.plain()}
+        named = {name.replace("_", "-"): value for name, value in settings.items()}
+        write_yaml(self.path / "config.yaml", named)
+
+    def begin(self, trainer: Trainer) -> None:
+        """Prepares what is written by epoch, of a run that stands where `trainer` does."""
+        self._write_config()
+        self._events = Events(self.path / "events", len(trainer.result.history))
+        if self._events.note is not None:
+            trainer.result.notes.append(self._events.note)
+
+    def add_epoch(self, trainer: Trainer, is_best: bool) -> None:
+        """Writes what an epoch adds."""
+        rows = trainer.result.history
+        write_csv(self.path / "metrics.csv", rows)
+        if self._events is not None:
+            self._events.add(rows[-1])
+        if is_best and trainer.best is not None:
+            save_checkpoint(self.best, trainer.best)
+
+    def finish(self, result: TrainResult) -> None:
+        """Writes the result and the report."""
+        if self._events is not None:
+            self._events.close(result.test)
+        note = write_report(self.path, self.config, self.opening.store, result)
+        if note is not None:
+            result.notes.append(note)
+        write_json(self.path / "result.json", result.plain())
+
+    def parameters(self, which: str) -> dict[str, Any]:
+        """The checkpoint "last" or "best".
+
+        Raises:
+            StateMismatch: It is not there, or not readable.
+        """
+        file = self.best if which == "best" else self.last
+        state = load_checkpoint(file)
+        if state is None:
+            why = "no validation has ended" if which == "best" else "no epoch has ended"
+            raise StateMismatch(f"{file} is not there: {why} yet; go on with the run, or wait")
+        return state
+
+
+def versions(store: Store) -> dict[str, Any]:
+    """What a run was made with: packages, the version of the store, the machine."""
+    import neargraph
+
+    snapshot = store.snapshot()
+    return {
+        "neargraph": neargraph.__version__,
+        "python": platform.python_version(),
+        **{name: _version(name) for name in _PACKAGES},
+        "store": {
+            "path": store.path,
+            "fingerprint": snapshot.fingerprint,
+            "epoch": snapshot.epoch,
+            "lsn": snapshot.lsn,
+        },
+        "machine": {
+            "system": platform.platform(),
+            "processor": platform.machine(),
+            "cores": os.cpu_count(),
+            "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        },
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None

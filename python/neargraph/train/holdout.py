@@ -1,0 +1,187 @@
+"""Which edges are held out for validation and test, and how batches are kept free of them.
+
+Nothing is written: whether an edge is held out follows from its ends and the seed, by a hash, or
+from its time. So the rule holds for stores larger than memory, and costs a hash per edge of a
+batch. A batch is sampled from the whole store, and held-out edges are taken out of it before the
+model runs; what is reached through them alone has no path to a seed then. The invariant: no edge
+that validation or test scores carries a message, in either direction or in parallel.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from neargraph.exceptions import UnsupportedArgument
+from neargraph.schema import EdgeType
+from neargraph.splits import SPLITS
+from neargraph.store import Store
+
+from .config import TrainConfig
+
+_BLOCK_NODES = 1 << 16
+_MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+_STEP = 0x9E3779B97F4A7C15
+
+Ids = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Holdout:
+    """The rule: the code of the split of an edge, 1 train, 2 val, 3 test.
+
+    ``symmetric``: an edge and its reverse are one. Parallel edges of a pair are held out together,
+    unless times decide.
+    """
+
+    config: TrainConfig
+    symmetric: bool
+
+    @property
+    def by_time(self) -> bool:
+        """Whether times decide."""
+        return self.config.test_after is not None
+
+    def codes(self, sources: Ids, targets: Ids, times: Any = None) -> NDArray[np.uint8]:
+        """The code of each edge, [n]."""
+        if self.by_time:
+            codes = np.full(len(sources), SPLITS["train"], np.uint8)
+            if self.config.val_after is not None:
+                codes[times > self.config.val_after] = SPLITS["val"]
+            codes[times > self.config.test_after] = SPLITS["test"]
+            return codes
+        place = self.keys(sources, targets) >> np.uint64(11)
+        share = place.astype(np.float64) / 2**53 * 100
+        val, test = self.config.holdout
+        codes = np.full(len(sources), SPLITS["train"], np.uint8)
+        codes[share < val + test] = SPLITS["test"]
+        codes[share < val] = SPLITS["val"]
+        return codes
+
+    def keys(self, sources: Ids, targets: Ids) -> NDArray[np.uint64]:
+        """A hash of the ends and the seed (splitmix64, Steele et al., OOPSLA 2014)."""
+        first, second = sources, targets
+        if self.symmetric:
+            first, second = np.minimum(sources, targets), np.maximum(sources, targets)
+        seed = np.full(len(first), self.config.seed % 2**64, np.uint64)
+        return _mixed(_mixed(_mixed(seed) ^ first.astype(np.uint64)) ^ second.astype(np.uint64))
+
+
+def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    with np.errstate(over="ignore"):
+        values = values + np.uint64(_STEP)
+        values = (values ^ (values >> np.uint64(30))) * np.uint64(_MIX[0])
+        values = (values ^ (values >> np.uint64(27))) * np.uint64(_MIX[1])
+    return values ^ (values >> np.uint64(31))
+
+
+def edge_blocks(store: Store, edge_type: EdgeType) -> Iterator[tuple[Ids, Ids, Any]]:
+    """All edges of a type in blocks: (sources, targets, times or None)."""
+    snapshot = store.snapshot()
+    count = store.schema.node_type(edge_type.destination).num_nodes
+    for first in range(0, count, _BLOCK_NODES):
+        ids = np.arange(first, min(first + _BLOCK_NODES, count), dtype=np.int64)
+        found = snapshot.neighbors(edge_type.triple, ids)
+        yield found.indices, np.repeat(ids, np.diff(found.indptr)), found.times
+
+
+class Collected:
+    """Links of a split: all, or the `most` with the smallest hashes, which are a fair draw."""
+
+    def __init__(self, most: int | None) -> None:
+        self.count, self._most = 0, most
+        self._parts: list[Any] = []
+
+    def add(self, pairs: Ids, keys: NDArray[np.uint64]) -> None:
+        """Adds links [2, n] with their hashes [n]."""
+        self.count += len(keys)
+        self._parts.append((pairs, keys))
+        if self._most is not None and sum(len(k) for _, k in self._parts) > 2 * self._most:
+            self._shrink()
+
+    def _shrink(self) -> None:
+        pairs = np.concatenate([p for p, _ in self._parts], axis=1)
+        keys = np.concatenate([k for _, k in self._parts])
+        if self._most is not None and len(keys) > self._most:
+            kept = np.sort(np.argsort(keys, kind="stable")[: self._most])
+            pairs, keys = pairs[:, kept], keys[kept]
+        self._parts = [(pairs, keys)]
+
+    def pairs(self) -> Ids:
+        """The links, int64 [2, n]."""
+        if not self._parts:
+            return np.empty((2, 0), np.int64)
+        self._shrink()
+        found: Ids = self._parts[0][0]
+        return found
+
+
+def collect(store: Store, edge_type: EdgeType, holdout: Holdout) -> dict[str, Collected]:
+    """The links of each split, read once from front to back.
+
+    Raises:
+        UnsupportedArgument: Times decide, and the edges have none; or all training links would not
+            fit a quarter of the store's memory.
+    """
+    config = holdout.config
+    if holdout.by_time and not edge_type.has_time:
+        raise UnsupportedArgument(
+            f"{store.path}: edges of {edge_type.triple} have no times, which test_after cuts by; "
+            "leave it out, and holdout draws edges"
+        )
+    fits = store.core.memory_bytes // 4 // 24
+    if config.train_edges is None and edge_type.num_edges > fits:
+        raise UnsupportedArgument(
+            f"{store.path}: the ends of {edge_type.num_edges:,} links take more than a quarter of "
+            f"the memory; give train_edges, at most {fits:,}, or more memory"
+        )
+    found = {name: Collected(config.eval_edges) for name in SPLITS}
+    found["train"] = Collected(config.train_edges)
+    for sources, targets, times in edge_blocks(store, edge_type):
+        codes = holdout.codes(sources, targets, times)
+        # An undirected edge is stored in both directions, and is one link.
+        once = sources <= targets if holdout.symmetric else np.ones(len(sources), bool)
+        keys = _mixed(holdout.keys(sources, targets))
+        for name, code in SPLITS.items():
+            chosen = once & (codes == code)
+            found[name].add(np.stack([sources[chosen], targets[chosen]]), keys[chosen])
+    return found
+
+
+def without_edges(store: Any, keep: Tensor, names: frozenset[str]) -> None:
+    """Takes edges out of one edge type of a batch, in place; counts per hop follow."""
+    count = store.edge_index.size(1)
+    for name in names & set(store.keys()):
+        value = store[name]
+        if torch.is_tensor(value) and name != "edge_index" and value.size(0) == count:
+            store[name] = value[keep]
+    store.edge_index = store.edge_index[:, keep]
+    if "num_sampled_edges" in store:
+        parts = torch.split(keep, list(store.num_sampled_edges))
+        store.num_sampled_edges = [int(part.sum()) for part in parts]
+
+
+class TrainingDegrees:
+    """In-degrees of the graph without its held-out edges, as `InDegrees` gives those of the whole.
+
+    Args:
+        whole: Gives the degrees of the whole graph.
+        held_out: Held-out edges that lead to each node, by edge type, int32 [nodes].
+    """
+
+    def __init__(self, whole: Any, held_out: dict[Any, Tensor]) -> None:
+        self._whole, self._held_out = whole, held_out
+
+    def __call__(self, n_id: Any) -> Any:
+        """The degrees of the nodes ``n_id``, as of `InDegrees`."""
+        degrees = self._whole(n_id)
+        if isinstance(degrees, Tensor):
+            (counts,) = self._held_out.values()
+            return degrees - counts[n_id.cpu()].to(degrees)
+        for triple, counts in self._held_out.items():
+            degrees[triple] = degrees[triple] - counts[n_id[triple[2]].cpu()].to(degrees[triple])
+        return degrees

@@ -1,0 +1,161 @@
+"""What labels are: classes, several yes-or-no answers, or numbers; and how many are unknown.
+
+They are read once, in blocks. The invariant: what is predicted is decided by the whole column and
+the settings alone, never by the batches.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from neargraph.exceptions import UnsupportedArgument
+from neargraph.metrics.names import Kind
+from neargraph.reader import Version
+from neargraph.schema import NodeType
+from neargraph.splits import SPLITS
+
+from .config import TrainConfig
+
+BLOCK_ROWS = 1 << 18
+_CLASSES_MAX = 1 << 20
+_OBJECTIVES: dict[str, Kind] = {
+    "single-label": "classes",
+    "multi-label": "labels",
+    "regression": "values",
+}
+_LOSSES: dict[Kind, tuple[str, ...]] = {
+    "classes": ("cross-entropy",),
+    "labels": ("bce",),
+    "values": ("mse", "l1"),
+}
+
+Block = tuple[NDArray[np.int64], NDArray[np.integer[Any]]]
+"""Ids of nodes [n], and the code of the split of each [n]."""
+
+
+@dataclass(slots=True)
+class LabelFacts:
+    """What a column of labels holds, [n, columns].
+
+    ``top`` is the largest value. ``known`` and ``missing`` count labels by split, ``least`` and
+    ``most`` are the extremes of each column in training.
+    """
+
+    columns: int
+    is_flat: bool
+    is_float: bool
+    is_whole: bool = True
+    is_binary: bool = True
+    top: float = -1.0
+    known: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SPLITS, 0))
+    missing: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SPLITS, 0))
+    least: Any = None
+    most: Any = None
+
+    def add(self, labels: NDArray[Any], codes: NDArray[Any]) -> None:
+        """Takes a block into account: labels [n, columns] and the codes of their splits [n]."""
+        is_known = np.isfinite(labels) if self.is_float else labels >= 0
+        if self.is_float:
+            # A fraction below zero is a number; -1 alone stands for an unknown class.
+            self.is_whole &= bool((labels[is_known] == np.floor(labels[is_known])).all())
+        values = labels[is_known & (labels != -1)]
+        self.is_binary &= bool(np.isin(values, (0, 1)).all())
+        self.top = max(self.top, float(values.max(initial=-1)))
+        counted = is_known & (labels != -1) if self.is_whole else is_known
+        for name, code in SPLITS.items():
+            inside = counted[codes == code]
+            self.known[name] += int(inside.sum())
+            self.missing[name] += int(inside.size - inside.sum())
+        self._extremes(labels[codes == SPLITS["train"]], counted[codes == SPLITS["train"]])
+
+    def _extremes(self, labels: NDArray[Any], known: NDArray[np.bool_]) -> None:
+        wide = labels.astype(np.float64)
+        low = np.where(known, wide, np.inf).min(axis=0, initial=np.inf)
+        high = np.where(known, wide, -np.inf).max(axis=0, initial=-np.inf)
+        self.least = low if self.least is None else np.minimum(self.least, low)
+        self.most = high if self.most is None else np.maximum(self.most, high)
+
+
+def label_facts(
+    snapshot: Version, owner: NodeType, name: str, blocks: Iterable[Block]
+) -> LabelFacts:
+    """What the tensor `name` of a node type holds at the nodes of `blocks`."""
+    meta = snapshot.schema.tensor(owner, name)
+    shape = meta.shape
+    if len(shape) > 1:
+        raise UnsupportedArgument(
+            f"{snapshot.path}: {name} of {owner.name!r} has rows of shape {list(shape)}; labels "
+            "have one dimension"
+        )
+    is_float = np.dtype(meta.numpy_dtype).kind == "f" or meta.dtype == "bf16"
+    facts = LabelFacts(meta.num_columns, shape in ((), (1,)), is_float)
+    for ids, codes in blocks:
+        labels = snapshot.features(owner.name, ids, name, "f32" if meta.dtype == "bf16" else None)
+        facts.add(labels.reshape(len(ids), -1), codes)
+    return facts
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What is predicted: the kind, the outputs that it takes, and the name of the loss."""
+
+    kind: Kind
+    outputs: int
+    loss: str
+
+
+def target_of(config: TrainConfig, facts: LabelFacts, where: str) -> Target:
+    """What the labels of `where` are, unless ``objective`` says it.
+
+    Raises:
+        UnsupportedArgument: They are not what the settings say, all unknown, or all equal.
+    """
+    kind = _detected(facts) if config.objective == "auto" else _OBJECTIVES[config.objective]
+    _check_kind(kind, facts, where)
+    loss = _LOSSES[kind][0] if config.loss == "auto" else config.loss
+    if loss not in _LOSSES[kind]:
+        raise UnsupportedArgument(
+            f"loss={loss!r} is not for {kind}; use {' or '.join(_LOSSES[kind])}"
+        )
+    if not facts.known["train"]:
+        raise UnsupportedArgument(f"{where}: no label of the training split is known")
+    if kind != "values" and bool((facts.least == facts.most).all()):
+        raise UnsupportedArgument(
+            f"{where}: all labels of the training split are {facts.most[0]:g}: there is one class "
+            "only, and nothing to learn"
+        )
+    outputs = int(facts.top) + 1 if kind == "classes" else facts.columns
+    return Target(kind, outputs, loss)
+
+
+def _detected(facts: LabelFacts) -> Kind:
+    if facts.is_flat:
+        return "classes" if facts.is_whole else "values"
+    return "labels" if facts.is_binary else "values"
+
+
+def _check_kind(kind: Kind, facts: LabelFacts, where: str) -> None:
+    if kind == "classes":
+        if not facts.is_flat:
+            raise UnsupportedArgument(
+                f"{where} has {facts.columns} columns; single-label needs one class per row, use "
+                "objective multi-label or regression"
+            )
+        if not facts.is_whole:
+            raise UnsupportedArgument(
+                f"{where} holds fractions, not classes; use objective regression"
+            )
+        if not 0 <= facts.top < _CLASSES_MAX:
+            raise UnsupportedArgument(f"{where} holds no classes (largest label {facts.top:g})")
+    if kind == "labels" and not facts.is_binary:
+        raise UnsupportedArgument(
+            f"{where} holds other numbers than 0 and 1 (largest {facts.top:g}); use objective "
+            "regression, or single-label"
+        )
+    if kind == "values" and not facts.is_float:
+        raise UnsupportedArgument(
+            f"{where} holds integers; regression needs floats: import the labels as float32"
+        )

@@ -1,0 +1,41 @@
+"""Pictures of a run as PNG, by matplotlib: losses, the metric, bytes read."""
+
+from pathlib import Path
+
+from .curves import Curve
+from .result import TrainResult
+
+
+def write_plots(folder: Path, result: TrainResult, metric: str) -> str | None:
+    """Writes ``loss.png``, ``metric.png`` and ``bytes.png``; why not, where matplotlib is missing.
+
+    Args:
+        folder: Made if it is not there.
+        result: Of the run.
+        metric: The metric that is drawn.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        return "no plots: matplotlib is not installed; pip install 'neargraph[plot]'"
+    folder.mkdir(exist_ok=True)
+    rows = result.history
+    epochs = [row["epoch"] for row in rows]
+    measured = [row["epoch"] for row in rows if f"val_{metric}" in row]
+    read, useful = ([row[f"{name}_bytes"] / 1e6 for row in rows] for name in ("read", "useful"))
+    steps = list(range(1, len(result.losses) + 1))
+    pictures: dict[str, tuple[str, str, list[Curve]]] = {
+        "loss": ("step", "loss", [("loss", steps, result.losses)]),
+        "metric": ("epoch", metric, [("val", measured, result.values(metric))]),
+        "bytes": ("epoch", "MB", [("read", epochs, read), ("useful", epochs, useful)]),
+    }
+    for name, (x_label, y_label, curves) in pictures.items():
+        figure = Figure(figsize=(7, 4), layout="constrained")
+        axes = figure.add_subplot()
+        for label, places, values in curves:
+            axes.plot(places, values, label=label, marker="." if len(values) < 60 else "")
+        axes.set(xlabel=x_label, ylabel=y_label)
+        if len(curves) > 1:
+            axes.legend()
+        figure.savefig(folder / f"{name}.png", dpi=120)
+    return None

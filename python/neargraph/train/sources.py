@@ -1,0 +1,185 @@
+"""Where batches come from: one row per sampler, and the loader that it makes.
+
+What must not live here: what is predicted. The invariant: an option that a loader does not have is
+refused by the loader before anything is read.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from neargraph.exceptions import UnsupportedArgument
+from neargraph.loader.cluster import ClusterLoader
+from neargraph.loader.epochs import EpochLoader
+from neargraph.loader.hgt import HGTLoader
+from neargraph.loader.neighbor import NeighborLoader
+from neargraph.loader.pinsage import PinSAGELoader
+from neargraph.loader.random_node import RandomNodeLoader
+from neargraph.loader.saint import (
+    GraphSAINTEdgeSampler,
+    GraphSAINTNodeSampler,
+    GraphSAINTRandomWalkSampler,
+)
+from neargraph.loader.shadow import ShaDowKHopSampler
+from neargraph.store import Store
+
+from .config import TrainConfig
+
+# What batches are read by: all loaders have these, and refuse what has no effect.
+_READING = ("reading", "compiled", "x_dtype", "layout", "temporary_writes")
+
+
+@dataclass(frozen=True)
+class Feed:
+    """What the loaders of a run have in common; ``attrs`` are the tensors of batches."""
+
+    store: Store
+    config: TrainConfig
+    attrs: Any
+    transform: Callable[[Any], Any] | None = None
+    device: torch.device | None = None
+
+    def options(self, *, train: bool) -> dict[str, Any]:
+        """The options that all loaders take; those of reading only if they are not the default."""
+        config, default = self.config, TrainConfig()
+        given = {name: getattr(config, name) for name in _READING}
+        given = {name: v for name, v in given.items() if v != getattr(default, name)}
+        if not train:
+            # Compiled epochs are those of training.
+            given.pop("compiled", None)
+        given |= {"shuffle": train, "seed": config.seed, "attrs": self.attrs}
+        return given | {"transform": self.transform, "device": self.device}
+
+    def with_mask(self) -> dict[str, Any]:
+        """`options` of parts of the graph, whose mask says which nodes train."""
+        return {**self.options(train=True), "attrs": ["train_mask", *self.attrs]}
+
+    def sampled(self, seeds: Any, *, train: bool, method: str | None = None) -> NeighborLoader:
+        """Batches of sampled neighbourhoods around `seeds`, as of `NeighborLoader`."""
+        return NeighborLoader(
+            self.store,
+            num_neighbors=list(self.config.fanouts),
+            input_nodes=seeds,
+            batch_size=self.config.batch_size,
+            method=method or self.config.method,
+            **self.options(train=train),
+        )
+
+
+Make = Callable[[Feed, Any, bool], EpochLoader]
+"""The loader of seeds, for training or not."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A sampler: what makes its loader.
+
+    ``is_whole``: its batches are parts of the graph, and a mask says which nodes train; they are
+    tested on sampled neighbourhoods. ``kinds``: stores that it samples.
+    """
+
+    make: Make
+    tasks: tuple[str, ...] = ("node",)
+    is_whole: bool = False
+    kinds: tuple[str, ...] = ("homogeneous",)
+
+    def loader(self, feed: Feed, seeds: Any, *, train: bool) -> EpochLoader:
+        """The batches around seeds; parts of the graph for training alone."""
+        make = _neighbor if self.is_whole and not train else self.make
+        return make(feed, seeds, train)
+
+
+def _neighbor(feed: Feed, seeds: Any, train: bool) -> EpochLoader:
+    return feed.sampled(seeds, train=train)
+
+
+def _labor(feed: Feed, seeds: Any, train: bool) -> EpochLoader:
+    return feed.sampled(seeds, train=train, method="labor")
+
+
+def _cluster(feed: Feed, seeds: Any, train: bool) -> EpochLoader:
+    parts, size = min(feed.config.parts, feed.store.num_nodes), feed.config.batch_parts
+    return ClusterLoader(feed.store, parts, batch_size=size, **feed.with_mask())
+
+
+def _random_node(feed: Feed, seeds: Any, train: bool) -> EpochLoader:
+    return RandomNodeLoader(feed.store, feed.config.parts, **feed.with_mask())
+
+
+def _saint(kind: Any, feed: Feed, **more: Any) -> EpochLoader:
+    config, options = feed.config, feed.with_mask()
+    del options["shuffle"]
+    coverage = {"sample_coverage": config.coverage, "log": False}
+    made: EpochLoader = kind(
+        feed.store, config.batch_size, num_steps=config.steps, **coverage, **more, **options
+    )
+    return made
+
+
+def _saint_node(feed: Feed, seeds: Any, train: bool) -> EpochLoader:
+    return _saint(GraphSAINTNodeSampler, feed)
+
+
+def _saint_edge(feed: Feed, seeds: Any, train: bool) -> EpochLoader:
+    return _saint(GraphSAINTEdgeSampler, feed)
+
+
+def _saint_walk(feed: Feed, seeds: Any, train: bool) -> EpochLoader:
+    return _saint(GraphSAINTRandomWalkSampler, feed, walk_length=feed.config.walk_length)
+
+
+def _shadow(feed: Feed, seeds: Any, train: bool) -> EpochLoader:
+    config = feed.config
+    if len(set(config.fanouts)) != 1:
+        raise UnsupportedArgument(
+            f"fanouts are {list(config.fanouts)}; the sampler shadow draws the same number in each "
+            "hop, such as 10,10"
+        )
+    options = {**feed.options(train=train), "batch_size": config.batch_size}
+    depth = len(config.fanouts)
+    return ShaDowKHopSampler(feed.store, depth, config.fanouts[0], seeds, **options)
+
+
+def _hgt(feed: Feed, seeds: Any, train: bool) -> EpochLoader:
+    config, options = feed.config, feed.options(train=train)
+    return HGTLoader(
+        feed.store, list(config.fanouts), seeds, batch_size=config.batch_size, **options
+    )
+
+
+def _pinsage(feed: Feed, seeds: Any, train: bool) -> EpochLoader:
+    config, options = feed.config, feed.options(train=train)
+    options["batch_size"] = config.batch_size
+    return PinSAGELoader(feed.store, list(config.fanouts), seeds, **options)
+
+
+_ALL_KINDS = ("homogeneous", "bipartite", "heterogeneous")
+SAMPLERS: dict[str, Source] = {
+    "neighbor": Source(_neighbor, tasks=("node", "link"), kinds=_ALL_KINDS),
+    "labor": Source(_labor, kinds=_ALL_KINDS),
+    "cluster": Source(_cluster, is_whole=True),
+    "saint-node": Source(_saint_node, is_whole=True),
+    "saint-edge": Source(_saint_edge, is_whole=True),
+    "saint-walk": Source(_saint_walk, is_whole=True),
+    "random-node": Source(_random_node, is_whole=True),
+    "shadow": Source(_shadow),
+    "hgt": Source(_hgt, kinds=("bipartite", "heterogeneous")),
+    "pinsage": Source(_pinsage),
+    # Whole graphs: made by the task, which knows them.
+    "graph": Source(_neighbor, tasks=("graph",)),
+}
+
+
+def check_method(config: TrainConfig, sampler: str) -> None:
+    """Refuses a method of drawing that the sampler would ignore.
+
+    Raises:
+        UnsupportedArgument: It is not the default, and the sampler is not "neighbor".
+    """
+    if config.method != "uniform" and sampler != "neighbor":
+        raise UnsupportedArgument(
+            f"method={config.method!r} is for the sampler neighbor, and the sampler is {sampler}; "
+            "leave one of them out"
+        )

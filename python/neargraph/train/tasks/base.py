@@ -1,0 +1,108 @@
+"""What a task is: what is predicted of a batch, what an error costs, and whose loaders feed it.
+
+What must not live here: the loop. The invariant: a task knows its store and settings when it is
+made; what depends on random numbers is made by `build`, after the generators are seeded.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from neargraph.exceptions import NameNotFound
+from neargraph.loader.epochs import EpochLoader
+from neargraph.metrics import Metrics
+from neargraph.metrics.names import Kind
+from neargraph.schema import NodeType
+from neargraph.store import Store
+
+from ..config import TrainConfig
+from ..encoder import Encoder
+from ..models import degrees_of, make_model, sampler_of, takes_degrees
+from ..objective import Prediction
+from ..sources import SAMPLERS
+
+
+class Task(ABC):
+    """One kind of prediction on one store.
+
+    Attributes:
+        kind: What metrics measure.
+        outputs: Outputs of a prediction: classes, labels, numbers.
+        out_channels: Width of what the model gives.
+        missing_labels: Labels that are unknown, by split.
+        notes: Lines that a user should read.
+        head: What turns rows of the model into predictions; None where the model does.
+    """
+
+    kind: Kind
+    outputs: int
+    out_channels: int
+
+    def __init__(self, store: Store, config: TrainConfig) -> None:
+        self.store, self.config = store, config
+        self.missing_labels: dict[str, int] = {}
+        self.notes: list[str] = []
+        self.head: torch.nn.Module | None = None
+        self.widths = {t.name: _feature_width(store, t) for t in store.schema.node_types}
+        self.source = SAMPLERS[sampler_of(config)]
+        self._degrees: Any = degrees_of(config, store)
+
+    @property
+    def objective(self) -> str:
+        """What is predicted and by which loss, in words."""
+        return self.kind
+
+    @property
+    def num_features(self) -> int:
+        """Features of a node of the first type that has some."""
+        return next((width for width in self.widths.values() if width), 0)
+
+    def build(self) -> torch.nn.Module:
+        """The model, with fresh parameters from torch's generator."""
+        config = self.config
+        model = make_model(config, self.store.schema, self.out_channels)
+        degrees = (self._degrees, takes_degrees(config))
+        self.encoder = Encoder(model, config.row_normalize, *degrees)
+        self.head = self._make_head()
+        return model
+
+    def _make_head(self) -> torch.nn.Module | None:
+        return None
+
+    @abstractmethod
+    def train_loader(self) -> EpochLoader:
+        """The batches of training, shuffled."""
+
+    @abstractmethod
+    def loader(self, split: str) -> EpochLoader | None:
+        """The batches of "val" or "test", in order; None where nothing is in it."""
+
+    @abstractmethod
+    def predict(self, batch: Any) -> Prediction:
+        """Outputs and what they should be, where that is known."""
+
+    @abstractmethod
+    def loss(self, prediction: Prediction) -> Tensor:
+        """The loss of a prediction that is not empty."""
+
+    @abstractmethod
+    def seeds(self, batch: Any) -> int:
+        """How many nodes, links or graphs of a batch are predicted."""
+
+    def metrics(self) -> Metrics:
+        """What a pass is measured by, with nothing in it yet."""
+        return Metrics(self.kind, self.config.metrics, self.outputs)
+
+    def plain_state(self) -> dict[str, Any]:
+        """What a checkpoint holds of the head."""
+        return {} if self.head is None else self.head.state_dict()
+
+
+def _feature_width(store: Store, owner: NodeType) -> int:
+    """Features of a node; 0 where the type has no ``x``."""
+    found = [t for t in owner.tensors if t.name == "x"]
+    if not found and store.schema.is_homogeneous:
+        raise NameNotFound(f"{store.path}: no node tensor 'x'; import features")
+    return found[0].num_columns if found else 0

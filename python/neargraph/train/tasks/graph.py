@@ -1,0 +1,125 @@
+"""Predicting something of whole graphs, of a store that holds many small ones.
+
+The invariant: a graph is in one split, whole; a split of nodes that divides a graph is refused.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from neargraph.exceptions import NameNotFound, UnsupportedArgument
+from neargraph.loader.epochs import EpochLoader
+from neargraph.loader.graph import GraphLoader, graph_ends
+from neargraph.nn.decoders import GraphDecoder
+from neargraph.splits import SPLITS
+from neargraph.store import Store
+
+from ..config import TrainConfig
+from ..labels import BLOCK_ROWS, label_facts, target_of
+from ..objective import Prediction, known_rows, label_loss
+from ..sources import Feed
+from .base import Task
+
+_LABELS = "graph_y"
+
+
+class GraphTask(Task):
+    """Labels ``graph_y`` of the graphs that ``graph_id`` tells apart.
+
+    Splits of nodes are those of graphs where they divide none; without one, ``holdout`` percent of
+    the graphs are drawn by the seed.
+    """
+
+    def __init__(
+        self, store: Store, config: TrainConfig, device: torch.device | None = None
+    ) -> None:
+        super().__init__(store, config)
+        snapshot, owner = store.snapshot(), store.schema.node_types[0]
+        ends = graph_ends(snapshot)
+        if all(tensor.name != _LABELS for tensor in owner.tensors):
+            raise NameNotFound(f"{store.path}: no node tensor {_LABELS!r}; import graph labels")
+        self._codes = _graph_codes(store, ends, config)
+        self._graphs = {name: np.flatnonzero(self._codes == code) for name, code in SPLITS.items()}
+        if not len(self._graphs["train"]):
+            raise UnsupportedArgument(f"{store.path}: no graph is in the training split")
+        starts = ends[:-1]
+        blocks = (
+            (starts[at : at + BLOCK_ROWS], self._codes[at : at + BLOCK_ROWS])
+            for at in range(0, len(starts), BLOCK_ROWS)
+        )
+        facts = label_facts(snapshot, owner, _LABELS, blocks)
+        self.target = target_of(config, facts, f"{store.path}: {_LABELS}")
+        self.kind, self.outputs = self.target.kind, self.target.outputs
+        self.out_channels = config.hidden
+        self.missing_labels = facts.missing
+        self._feed = Feed(store, config, ["x", _LABELS], device=device)
+
+    @property
+    def objective(self) -> str:
+        """What is predicted and by which loss, in words."""
+        return f"{self.kind} ({self.outputs}), {self.target.loss}"
+
+    def _make_head(self) -> torch.nn.Module:
+        return GraphDecoder(self.out_channels, self.outputs, dropout=self.config.dropout)
+
+    def train_loader(self) -> EpochLoader:
+        """The batches of training, shuffled."""
+        return self._loader("train", train=True)
+
+    def loader(self, split: str) -> EpochLoader | None:
+        """The graphs of a split, in order; None where there are none."""
+        return self._loader(split, train=False) if len(self._graphs[split]) else None
+
+    def _loader(self, split: str, *, train: bool) -> EpochLoader:
+        options = self._feed.options(train=train)
+        graphs = self._graphs[split]
+        return GraphLoader(self.store, self.config.batch_size, graphs, **options)
+
+    def predict(self, batch: Any) -> Prediction:
+        """Outputs and labels of the graphs that have one."""
+        assert self.head is not None
+        out = self.head(self.encoder(batch), batch.batch, len(batch.graph_id))
+        outputs, labels, _ = known_rows(self.target, out, batch.y)
+        return Prediction(outputs, labels)
+
+    def loss(self, prediction: Prediction) -> Tensor:
+        """The loss of a prediction that is not empty."""
+        return label_loss(self.target, prediction)
+
+    def seeds(self, batch: Any) -> int:
+        """How many graphs a batch has."""
+        return len(batch.graph_id)
+
+
+def _graph_codes(store: Store, ends: NDArray[np.int64], config: TrainConfig) -> NDArray[np.uint8]:
+    """The code of the split of each graph."""
+    owner, name = store.schema.node_types[0], f"split_{config.split}"
+    count = len(ends) - 1
+    if all(tensor.name != name for tensor in owner.tensors):
+        if config.split:
+            raise NameNotFound(f"{store.path}: no node tensor {name!r}; use another split")
+        return _drawn_codes(count, config)
+    codes = np.zeros(count, np.uint8)
+    for first, values in store.snapshot().scan(owner, name):
+        graphs = np.searchsorted(ends, np.arange(first, first + len(values)), side="right") - 1
+        begins = ends[graphs] == np.arange(first, first + len(values))
+        codes[graphs[begins]] = values[begins]
+        torn = np.flatnonzero(codes[graphs] != values)
+        if len(torn):
+            raise UnsupportedArgument(
+                f"{store.path}: {name} divides graph {int(graphs[torn[0]])}, and a graph is in one "
+                "split; import without --split, and holdout draws whole graphs"
+            )
+    return codes
+
+
+def _drawn_codes(count: int, config: TrainConfig) -> NDArray[np.uint8]:
+    """``holdout`` percent of the graphs for validation and test, by the seed."""
+    order = np.random.default_rng(config.seed).permutation(count)
+    val, test = (round(count * share / 100) for share in config.holdout)
+    codes = np.full(count, SPLITS["train"], np.uint8)
+    codes[order[:val]], codes[order[val : val + test]] = SPLITS["val"], SPLITS["test"]
+    return codes

@@ -1,0 +1,247 @@
+"""Predicting links: whether an edge of one type is there.
+
+Each positive is scored beside negatives that the loader draws, which are no edges of the store. The
+invariant: no held-out edge carries a message (`holdout.py`), and in training no batch carries the
+links that it is asked about.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from neargraph.exceptions import UnsupportedArgument
+from neargraph.loader.epochs import EpochLoader
+from neargraph.loader.link import LinkNeighborLoader
+from neargraph.nn.decoders import DotDecoder, MLPDecoder
+from neargraph.schema import EdgeType
+from neargraph.splits import SPLITS
+from neargraph.store import Store
+
+from ..config import TrainConfig
+from ..holdout import Holdout, TrainingDegrees, collect, edge_blocks, without_edges
+from ..models import embedding_channels
+from ..objective import Prediction
+from ..sources import Feed
+from .base import Task
+
+_EDGE_COLUMNS = ("edge_index", "edge_weight", "edge_time", "e_id")
+_LOSSES = ("bce", "bpr")
+
+
+class LinkTask(Task):
+    """Edges of one type against pairs that are no edges.
+
+    With "triplet" negatives have the source of their positive, and each positive is compared with
+    its own; with "binary" both ends are drawn. Measures use "triplet", so that a link has a rank.
+    """
+
+    kind = "links"
+    outputs = 1
+
+    def __init__(
+        self, store: Store, config: TrainConfig, device: torch.device | None = None
+    ) -> None:
+        super().__init__(store, config)
+        schema = store.schema
+        self._hetero = not schema.is_homogeneous
+        target = None if config.target is None else tuple(config.target.split(","))
+        self._type = schema.edge_type(target)
+        self._loss = "bce" if config.loss == "auto" else config.loss
+        _check(config, self._loss)
+        symmetric = self._type.source == self._type.destination and self._type.undirected
+        self._holdout = Holdout(config, symmetric)
+        found = collect(store, self._type, self._holdout)
+        self._links = {name: torch.from_numpy(links.pairs()) for name, links in found.items()}
+        for name, links in found.items():
+            if links.count > self._links[name].size(1):
+                kept = self._links[name].size(1)
+                self.notes.append(f"{name}: {kept:,} of {links.count:,} links, drawn by the seed")
+        for name in ("train", "test"):
+            if not found[name].count:
+                raise UnsupportedArgument(
+                    f"{store.path}: no edge of {self._type.triple} is in the split {name}; use "
+                    "another holdout or time"
+                )
+        self.out_channels = embedding_channels(config, self.widths)
+        self._feed = Feed(store, config, self._attrs(), device=device)
+        self._masked = [t for t in schema.edge_types if self._is_masked(t)]
+        if self._degrees is not None:
+            self._degrees = TrainingDegrees(self._degrees, self._held_out_degrees())
+
+    def _held_out_degrees(self) -> dict[Any, Any]:
+        """Held-out edges that lead to each node, by edge type, int32 [nodes]."""
+        found = {}
+        for edge_type in self._masked:
+            count = self.store.schema.node_type(edge_type.destination).num_nodes
+            counts = np.zeros(count, np.int32)
+            for sources, targets, times in edge_blocks(self.store, edge_type):
+                codes = self._codes(edge_type, sources, targets, times)
+                np.add.at(counts, targets[codes != SPLITS["train"]], 1)
+            found[edge_type.triple] = torch.from_numpy(counts)
+        return found
+
+    def _codes(self, edge_type: EdgeType, sources: Any, targets: Any, times: Any) -> Any:
+        """The codes of the splits of edges, also of a type that leads back."""
+        if self._holdout.by_time and times is None:
+            raise UnsupportedArgument(
+                f"edges of {edge_type.triple} lead back and have no times, so those held out "
+                "cannot be told; import them with times, or leave test_after out"
+            )
+        ends = (sources, targets)
+        if edge_type.triple != self._type.triple:
+            ends = ends[::-1]
+        return self._holdout.codes(*ends, times)
+
+    def _attrs(self) -> Any:
+        if not self._hetero:
+            return ["x"]
+        return {name: ["x"] if width else [] for name, width in self.widths.items()}
+
+    def _is_masked(self, edge_type: EdgeType) -> bool:
+        """Whether edges of a type may be the held-out ones: the type itself, and all that lead
+        back between the same two types."""
+        ends = (edge_type.source, edge_type.destination)
+        return edge_type.triple == self._type.triple or (
+            ends == (self._type.destination, self._type.source)
+        )
+
+    @property
+    def objective(self) -> str:
+        """What is predicted and by which loss, in words."""
+        name = ",".join(self._type.triple)
+        return f"links {name}, {self._loss} with {self.config.negatives} negatives"
+
+    def _make_head(self) -> torch.nn.Module:
+        if self.config.decoder == "dot":
+            return DotDecoder()
+        return MLPDecoder(self.out_channels, dropout=self.config.dropout)
+
+    def train_loader(self) -> EpochLoader:
+        """The links of training, shuffled."""
+        config = self.config
+        return self._loader("train", config.negatives, config.num_negatives, train=True)
+
+    def loader(self, split: str) -> EpochLoader | None:
+        """The links of a split, in order; None where there are none."""
+        if not self._links[split].size(1):
+            return None
+        return self._loader(split, "triplet", self.config.eval_negatives, train=False)
+
+    def _loader(self, split: str, mode: str, amount: int, *, train: bool) -> EpochLoader:
+        config = self.config
+        pairs: Any = self._links[split]
+        return LinkNeighborLoader(
+            self.store,
+            list(config.fanouts),
+            (self._type.triple, pairs) if self._hetero else pairs,
+            neg_sampling={"mode": mode, "amount": amount},
+            batch_size=config.batch_size,
+            method=config.method,
+            **self._feed.options(train=train),
+        )
+
+    def predict(self, batch: Any) -> Prediction:
+        """Scores of positives [n], and of the negatives of each [n, m]."""
+        links = self._of_links(batch)
+        sources, targets, negatives = self._ends(batch, links)
+        self._take_out(batch, torch.stack([sources, targets]) if self.model_trains else None)
+        z = self.encoder(batch)
+        first = z if isinstance(z, Tensor) else z[self._type.source]
+        second = z if isinstance(z, Tensor) else z[self._type.destination]
+        assert self.head is not None
+        positive = self.head(first, second, torch.stack([sources, targets]))
+        return Prediction(positive, self._negative_scores(first, second, sources, negatives))
+
+    @property
+    def model_trains(self) -> bool:
+        """Whether the model is in training."""
+        return self.encoder.model.training
+
+    def _of_links(self, batch: Any) -> Any:
+        return batch[self._type.triple] if self._hetero else batch
+
+    def _ends(self, batch: Any, links: Any) -> tuple[Tensor, Tensor, Tensor]:
+        """(sources [n], targets [n], negatives): targets [n, m], or pairs [2, n m]."""
+        if "edge_label_index" in links:
+            is_edge = links.edge_label > 0
+            pairs = links.edge_label_index
+            return pairs[0, is_edge], pairs[1, is_edge], pairs[:, ~is_edge]
+        source = batch[self._type.source] if self._hetero else batch
+        target = batch[self._type.destination] if self._hetero else batch
+        negative = target.dst_neg_index
+        return source.src_index, target.dst_pos_index, negative.reshape(len(source.src_index), -1)
+
+    def _negative_scores(
+        self, first: Tensor, second: Tensor, sources: Tensor, negatives: Tensor
+    ) -> Tensor:
+        assert self.head is not None
+        count = len(sources)
+        is_pairs = self.config.negatives == "binary" and self.model_trains
+        if is_pairs:
+            # Of binary negatives none belongs to a positive.
+            scores: Tensor = self.head(first, second, negatives)
+            return scores.reshape(1, -1)
+        pairs = torch.stack([sources.repeat_interleave(negatives.size(1)), negatives.reshape(-1)])
+        found: Tensor = self.head(first, second, pairs)
+        return found.reshape(count, -1)
+
+    def _take_out(self, batch: Any, asked: Tensor | None) -> None:
+        """Takes held-out edges out of a batch, and in training the links that it is asked about."""
+        for edge_type in self._masked:
+            store = batch[edge_type.triple] if self._hetero else batch
+            source = batch[edge_type.source] if self._hetero else batch
+            target = batch[edge_type.destination] if self._hetero else batch
+            back = edge_type.triple != self._type.triple
+            ends = store.edge_index.flip(0) if back else store.edge_index
+            times = store.edge_time.cpu().numpy() if "edge_time" in store else None
+            sources = source.n_id[store.edge_index[0]].cpu().numpy()
+            targets = target.n_id[store.edge_index[1]].cpu().numpy()
+            codes = self._codes(edge_type, sources, targets, times)
+            keep = torch.from_numpy(codes == SPLITS["train"]).to(ends.device)
+            if asked is not None:
+                keep &= ~_among(ends, asked, self._holdout.symmetric)
+            columns = {*_EDGE_COLUMNS, *(tensor.name for tensor in edge_type.tensors)}
+            without_edges(store, keep, frozenset(columns))
+
+    def loss(self, prediction: Prediction) -> Tensor:
+        """Binary cross entropy of all scores, or BPR (Rendle et al., UAI 2009)."""
+        positive, negative = prediction.outputs, prediction.targets
+        if self._loss == "bpr":
+            return -functional.logsigmoid(positive.unsqueeze(1) - negative).mean()
+        scores = torch.cat([positive, negative.reshape(-1)])
+        answers = torch.zeros_like(scores)
+        answers[: len(positive)] = 1
+        return functional.binary_cross_entropy_with_logits(scores, answers)
+
+    def seeds(self, batch: Any) -> int:
+        """How many links a batch is asked about."""
+        return len(self._of_links(batch).input_id)
+
+
+def _check(config: TrainConfig, loss: str) -> None:
+    if loss not in _LOSSES:
+        raise UnsupportedArgument(f"loss={loss!r} is not for links; use {' or '.join(_LOSSES)}")
+    if loss == "bpr" and config.negatives != "triplet":
+        raise UnsupportedArgument(
+            "loss='bpr' compares a link with negatives of its own source; use negatives='triplet'"
+        )
+    if config.objective != "auto":
+        raise UnsupportedArgument(
+            f"objective={config.objective!r} is for labels of nodes and graphs; leave it out"
+        )
+
+
+def _among(ends: Tensor, asked: Tensor, symmetric: bool) -> Tensor:
+    """Which edges [2, e] are among the links [2, n], by local ids; either way if symmetric."""
+    width = max(_top(ends), _top(asked)) + 1
+    keys = asked[0] * width + asked[1]
+    if symmetric:
+        keys = torch.cat([keys, asked[1] * width + asked[0]])
+    return torch.isin(ends[0] * width + ends[1], keys)
+
+
+def _top(ids: Tensor) -> int:
+    return int(ids.max()) if ids.numel() else 0

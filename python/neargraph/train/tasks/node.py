@@ -1,0 +1,172 @@
+"""Predicting something of nodes: a class, several labels, or numbers.
+
+The invariant: a node has a part in a loss or metric if it is in the split and its label is known,
+and then once in a pass.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from neargraph.exceptions import NameNotFound, UnsupportedArgument
+from neargraph.loader.epochs import EpochLoader
+from neargraph.schema import NodeType
+from neargraph.store import Store
+
+from ..config import TrainConfig
+from ..labels import BLOCK_ROWS, Block, label_facts, target_of
+from ..objective import Prediction, known_rows, label_loss
+from ..sources import Feed
+from .base import Task
+
+
+class NodeTask(Task):
+    """Labels ``y`` of the nodes of one type, which the splits divide.
+
+    Args:
+        store: The open store.
+        config: The settings.
+        resident: Adds features and labels to batches that are read without them.
+        device: Where batches go.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        config: TrainConfig,
+        resident: Callable[[Any], Any] | None = None,
+        device: torch.device | None = None,
+    ) -> None:
+        self._owner = _target_type(store, config)
+        super().__init__(store, config)
+        where = f"{store.path}: y of {self._owner.name!r}"
+        facts = label_facts(store.snapshot(), self._owner, "y", _blocks(store, self._owner, config))
+        self.target = target_of(config, facts, where)
+        self.kind, self.outputs = self.target.kind, self.target.outputs
+        self.out_channels = self.outputs
+        self.missing_labels = facts.missing
+        self._feed = Feed(store, config, self._attrs(resident is not None), resident, device)
+
+    def _attrs(self, is_resident: bool) -> Any:
+        if is_resident:
+            return []
+        schema = self.store.schema
+        if schema.is_homogeneous:
+            return ["x", "y"]
+        attrs = {t.name: ["x"] if self.widths[t.name] else [] for t in schema.node_types}
+        attrs[self._owner.name] = [*attrs[self._owner.name], "y"]
+        return attrs
+
+    @property
+    def objective(self) -> str:
+        """What is predicted and by which loss, in words."""
+        return f"{self.kind} ({self.outputs}), {self.target.loss}"
+
+    def _seeds(self, split: str) -> Any:
+        config, schema = self.config, self.store.schema
+        if schema.is_homogeneous and config.split == 0:
+            return split
+        ids = torch.from_numpy(self.store.split(split, self._owner.name, config.split))
+        return ids if schema.is_homogeneous else (self._owner.name, ids)
+
+    def train_loader(self) -> EpochLoader:
+        """The batches of training, shuffled."""
+        return self.source.loader(self._feed, self._seeds("train"), train=True)
+
+    def loader(self, split: str) -> EpochLoader | None:
+        """The batches of "val" or "test", in order; None where no node is in it."""
+        made = self.source.loader(self._feed, self._seeds(split), train=False)
+        return made if len(made) else None
+
+    def predict(self, batch: Any) -> Prediction:
+        """Outputs and labels of the batch's labelled seeds, or of a part's training nodes."""
+        out = self.encoder(batch)
+        part = batch if isinstance(out, Tensor) else batch[self._owner.name]
+        out = out if isinstance(out, Tensor) else out[self._owner.name]
+        seeds = self._places(part)
+        # ShaDow gives the labels of its roots alone.
+        labels = part.y if "root_n_id" in part else part.y[seeds]
+        outputs, labels, known = known_rows(self.target, out[seeds], labels)
+        weight = part.node_norm[seeds][known] if "node_norm" in part else None
+        return Prediction(outputs, labels, weight)
+
+    def _places(self, part: Any) -> Tensor | slice:
+        """Which nodes of a batch have a part in the loss; they are the first ones of a sample."""
+        if "root_n_id" in part:
+            roots: Tensor = part.root_n_id
+            return roots
+        if not (self.source.is_whole and self.encoder.model.training):
+            return slice(0, part.batch_size)
+        mask: Tensor = part.train_mask
+        return mask if mask.dim() == 1 else mask[:, self.config.split]
+
+    def loss(self, prediction: Prediction) -> Tensor:
+        """The loss of a prediction that is not empty."""
+        return label_loss(self.target, prediction)
+
+    def seeds(self, batch: Any) -> int:
+        """How many nodes of a batch are predicted."""
+        part = batch if self.store.schema.is_homogeneous else batch[self._owner.name]
+        places = self._places(part)
+        if isinstance(places, slice):
+            return int(places.stop)
+        return int(places.sum()) if places.dtype == torch.bool else len(places)
+
+
+class Resident:
+    """All features and labels as plain tensors; adds the rows of a batch by index."""
+
+    def __init__(self, store: Store) -> None:
+        if not store.schema.is_homogeneous:
+            raise UnsupportedArgument(
+                f"{store.path}: in_memory=True holds one node type and one edge type; leave it out"
+            )
+        self._x = torch.from_numpy(np.ascontiguousarray(store.column("x")))
+        self._y = torch.from_numpy(np.ascontiguousarray(store.column("y")))
+
+    def __call__(self, batch: Any) -> Any:
+        """The batch, with ``x`` and ``y`` of its nodes."""
+        batch.x = self._x.index_select(0, batch.n_id)
+        batch.y = self._y.index_select(0, batch.n_id)
+        return batch
+
+
+def _target_type(store: Store, config: TrainConfig) -> NodeType:
+    """The node type whose labels are predicted; refuses one that lacks what that takes."""
+    schema = store.schema
+    if config.target is None:
+        owners = [t for t in schema.node_types if any(m.name == "y" for m in t.tensors)]
+        if len(owners) > 1:
+            names = ", ".join(t.name for t in owners)
+            raise UnsupportedArgument(
+                f"{store.path}: {len(owners)} node types have labels, {names}; name one as target"
+            )
+        owner = owners[0] if owners else schema.node_types[0]
+    else:
+        owner = schema.node_type(config.target)
+    wanted = [("y", "import labels"), (f"split_{config.split}", "import again with --split")]
+    if schema.is_homogeneous:
+        wanted.insert(0, ("x", "import features"))
+    for name, hint in wanted:
+        if all(tensor.name != name for tensor in owner.tensors):
+            more = " 60,20,20" if hint.endswith("--split") else ""
+            raise NameNotFound(f"{store.path}: no node tensor {name!r}; {hint}{more}")
+    if not len(store.split("train", owner.name, config.split)):
+        raise UnsupportedArgument(
+            f"{store.path}: the training split is empty; import again with --split 60,20,20"
+        )
+    return owner
+
+
+def _blocks(store: Store, owner: NodeType, config: TrainConfig) -> Iterator[Block]:
+    """All nodes of a type, with the codes of their splits; deleted ones are in none."""
+    snapshot = store.snapshot()
+    dead = snapshot.dead_nodes(owner.name)
+    for first in range(0, owner.num_nodes, BLOCK_ROWS):
+        ids = np.arange(first, min(first + BLOCK_ROWS, owner.num_nodes), dtype=np.int64)
+        codes = np.array(snapshot.features(owner.name, ids, f"split_{config.split}"))
+        codes[np.isin(ids, dead)] = 0
+        yield ids, codes

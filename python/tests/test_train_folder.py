@@ -1,0 +1,227 @@
+"""The folder of a run: complete, never overwritten, resumed to the last bit, measured again."""
+
+import csv
+import json
+import shutil
+
+import pytest
+
+import neargraph as ng
+from neargraph.cli import main
+from neargraph.cli.training_options import OPTIONS
+from neargraph.datasets import plan_generated
+from neargraph.importers import ImportOptions, run_import
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("torch_geometric")
+pytest.importorskip("torchmetrics")
+pytest.importorskip("yaml")
+from neargraph.train import TrainConfig, evaluate, fit, resume  # noqa: E402
+
+CONFIG = TrainConfig(
+    fanouts=(5, 3),
+    batch_size=128,
+    hidden=16,
+    epochs=4,
+    lr=0.01,
+    seed=5,
+    checkpoint_steps=2,
+    schedule="plateau",
+    schedule_epochs=1,
+    warmup_steps=3,
+    clip=1.0,
+    test_on="best",
+    metrics=("accuracy", "f1-macro"),
+)
+
+
+class Stop(Exception):
+    pass
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    path = tmp_path_factory.mktemp("folder") / "g.ng"
+    options = ImportOptions(undirected=True, unique=True, split=(60, 20, 20))
+    run_import(plan_generated(1500, 9000, 50, 6), path, options)
+    return path
+
+
+@pytest.fixture(scope="module")
+def whole(path, tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs") / "whole"
+    with ng.open(path, memory="64MB") as store:
+        return out, fit(store, CONFIG, out=out)
+
+
+def command(*arguments, capsys):
+    with pytest.raises(SystemExit) as left:
+        main([str(argument) for argument in arguments])
+    out, err = capsys.readouterr()
+    return left.value.code or 0, out, err
+
+
+def test_every_setting_is_an_option_and_every_option_a_setting():
+    plain = TrainConfig().plain()
+    assert {name: option.default for name, option in OPTIONS.items()} == plain
+
+
+def test_a_folder_has_settings_versions_metrics_checkpoints_and_a_report(whole, path):
+    out, result = whole
+    names = {file.name for file in out.iterdir()}
+    assert names >= {"config.yaml", "versions.json", "metrics.csv", "result.json", "report.html"}
+    assert {f.name for f in (out / "checkpoints").iterdir()} == {"last.pt", "best.pt"}
+    versions = json.loads((out / "versions.json").read_text())
+    with ng.open(path, memory="64MB") as store:
+        assert versions["store"]["fingerprint"] == store.fingerprint
+    assert versions["torch"].split("+")[0] == torch.__version__.split("+")[0]
+    rows = list(csv.DictReader((out / "metrics.csv").open()))
+    assert [int(row["epoch"]) for row in rows] == [1, 2, 3, 4]
+    assert [float(r["val_f1-macro"]) for r in rows] == result.values("f1-macro")
+    assert json.loads((out / "result.json").read_text())["losses"] == result.losses
+    assert not list(out.rglob(".*"))
+
+
+def test_the_report_needs_nothing_from_outside(whole):
+    text = (whole[0] / "report.html").read_text()
+    assert "<svg" in text
+    assert "prefers-color-scheme: dark" in text
+    for outside in ("http:", "https:", "<script", "<link", "<img", "url("):
+        assert outside not in text
+
+
+def test_tensorboard_has_each_epoch_once(whole):
+    events = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    found = events.EventAccumulator(str(whole[0] / "events"))
+    found.Reload()
+    assert [event.step for event in found.Scalars("val/accuracy")] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("stop_at", [3, 9, 16])
+def test_a_stopped_run_goes_on_to_the_same_last_bit(path, whole, tmp_path, stop_at):
+    seen = 0
+
+    def stop(phase, step, steps, value):
+        nonlocal seen
+        seen += phase.startswith("epoch")
+        if seen == stop_at:
+            raise Stop
+
+    out = tmp_path / "run"
+    with ng.open(path, memory="64MB") as store, pytest.raises(Stop):
+        fit(store, CONFIG, out=out, progress=stop)
+    assert not (out / "result.json").exists()
+    result, wanted = resume(out), whole[1]
+    assert 0 < result.resumed_at_step < len(result.losses)
+    assert result.losses == wanted.losses
+    assert result.test == wanted.test
+    assert result.values("accuracy") == wanted.values("accuracy")
+    assert [row["lr"] for row in result.history] == [row["lr"] for row in wanted.history]
+
+
+def test_a_folder_that_exists_is_refused_and_left_alone(path, whole, tmp_path):
+    taken = tmp_path / "taken"
+    taken.mkdir()
+    (taken / "mine.txt").write_text("mine")
+    with ng.open(path, memory="64MB") as store:
+        for out in (taken, whole[0]):
+            before = {f: f.stat().st_mtime_ns for f in out.rglob("*")}
+            with pytest.raises(ng.UnsupportedArgument, match="overwrites nothing"):
+                fit(store, CONFIG, out=out)
+            assert {f: f.stat().st_mtime_ns for f in out.rglob("*")} == before
+
+
+def test_a_run_that_is_refused_leaves_no_folder(path, tmp_path):
+    with ng.open(path, memory="64MB") as store, pytest.raises(ng.UnsupportedArgument):
+        fit(store, TrainConfig(metrics=("mrr",)), out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_that_has_ended_goes_on_with_more_epochs_alone(whole, tmp_path, path):
+    out = tmp_path / "run"
+    shutil.copytree(whole[0], out)
+    with pytest.raises(ng.UnsupportedArgument, match="has ended"):
+        resume(out)
+    result = resume(out, epochs=5)
+    assert result.losses[: len(whole[1].losses)] == whole[1].losses
+    assert len(result.history) == 5
+
+
+def test_evaluating_gives_what_the_run_has_tested(whole, capsys):
+    out, result = whole
+    found = evaluate(out)
+    assert (found["checkpoint"], found["epoch"]) == ("best", result.best_epoch)
+    assert found["metrics"] == result.test
+    assert evaluate(out, "val")["metrics"]["accuracy"] == max(result.values("accuracy"))
+    code, text, _ = command("evaluate", out, "--split", "test", "--json", capsys=capsys)
+    assert (code, json.loads(text)["metrics"]) == (0, result.test)
+    assert json.loads((out / "evaluation-test-best.json").read_text())["metrics"] == result.test
+
+
+def test_another_store_is_refused(whole, tmp_path):
+    run_import(plan_generated(300, 900, 50, 6), tmp_path / "h.ng", ImportOptions(split="60,20,20"))
+    with pytest.raises(ng.StateMismatch, match="another store"):
+        evaluate(whole[0], store=tmp_path / "h.ng")
+    refused = pytest.raises(ng.StateMismatch, match="another store")
+    with ng.open(tmp_path / "h.ng", memory="64MB") as store, refused:
+        fit(store, CONFIG, checkpoint=whole[0] / "checkpoints" / "last.pt")
+
+
+def test_the_command_takes_its_settings_from_a_file_and_the_line_wins(path, tmp_path, capsys):
+    file = tmp_path / "run.yaml"
+    file.write_text(f"store: {path}\nmemory: 64MB\nepochs: 3\nfanouts: [5, 3]\nbatch-size: 128\n")
+    out = tmp_path / "run"
+    given = ("--config", file, "--epochs", 1, "--out", out, "--json")
+    code, text, err = command("train", *given, capsys=capsys)
+    assert (code, err) == (0, "")
+    report = json.loads(text)
+    assert (report["config"]["epochs"], report["config"]["fanouts"]) == (1, [5, 3])
+    assert "fanouts: [5, 3]" in (out / "config.yaml").read_text()
+    code, text, err = command("train", "--resume", out, "--epochs", 2, capsys=capsys)
+    assert code == 0
+    assert err.startswith("epoch 2 of 2: loss ")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("lines", "arguments", "message"),
+    [
+        ("epoch: 3", [], "'epoch' is not an option of train"),
+        ("epochs: many", [], "epochs is 'many'; it takes a whole number"),
+        ("fanouts: [a]", [], "fanouts is ['a']; it takes whole numbers"),
+        ("- 1", [], "not a mapping of names to values"),
+        ("a: [", [], "not valid YAML"),
+        ("epochs: 1", ["--model", "nothing"], "model is 'nothing'; use sage"),
+    ],
+)
+def test_a_bad_file_of_settings_is_refused_in_one_line(
+    path, tmp_path, capsys, lines, arguments, message
+):
+    (tmp_path / "run.yaml").write_text(lines)
+    given = [path, "--config", tmp_path / "run.yaml", "--out", tmp_path / "run", *arguments]
+    code, out, err = command("train", *given, capsys=capsys)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_resuming_takes_no_other_settings(whole, capsys):
+    code, _, err = command("train", "--resume", whole[0], "--lr", 0.1, capsys=capsys)
+    assert code == 2
+    assert "--lr has no effect" in err
+    code, _, err = command("evaluate", whole[0].parent, capsys=capsys)
+    assert code == 2
+    assert "not the folder of a run" in err
+
+
+def test_training_ends_early_where_nothing_gets_better(path):
+    config = TrainConfig(
+        fanouts=(5, 3), batch_size=128, hidden=8, epochs=30, lr=1e-9, patience=2, dropout=0.0
+    )
+    with ng.open(path, memory="64MB") as store:
+        result = fit(store, config)
+    assert result.stopped_early
+    assert result.tested == "best"
+    assert len(result.history) < 30
+    assert len(result.history) == result.best_epoch + 2

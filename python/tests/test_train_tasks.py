@@ -1,0 +1,265 @@
+"""Nodes, links and graphs are trained by one loop; what does not go together is refused by name."""
+
+import numpy as np
+import pytest
+
+import neargraph as ng
+from neargraph.datasets import plan_generated
+from neargraph.importers import ImportOptions, run_import
+
+torch = pytest.importorskip("torch")
+pyg = pytest.importorskip("torch_geometric.data")
+pytest.importorskip("torchmetrics")
+from neargraph.train import TrainConfig, fit  # noqa: E402
+from neargraph.train.engine import Trainer  # noqa: E402
+from neargraph.train.holdout import Holdout  # noqa: E402
+
+SMALL = {"fanouts": (4, 4), "epochs": 2, "hidden": 16, "batch_size": 64, "lr": 0.01}
+
+
+def node_store(path, y, nodes=600):
+    rng = np.random.default_rng(11)
+    x = torch.from_numpy(rng.standard_normal((nodes, 6)).astype(np.float32))
+    code = torch.from_numpy(rng.integers(0, 3, nodes))
+    edges = torch.from_numpy(rng.integers(0, nodes, (2, 3000)))
+    masks = {f"{name}_mask": code == n for n, name in enumerate(("train", "val", "test"))}
+    ng.from_pyg(pyg.Data(x=x, y=y(x), edge_index=edges, **masks), path)
+    return path
+
+
+def typed_store(path, users=200, items=120):
+    rng = np.random.default_rng(12)
+    data = pyg.HeteroData()
+    data["user"].x = torch.from_numpy(rng.standard_normal((users, 8)).astype(np.float32))
+    data["item"].x = torch.from_numpy(rng.standard_normal((items, 8)).astype(np.float32))
+    data["user"].y = (data["user"].x[:, 0] > 0).long()
+    ends = [rng.integers(0, users, 2000), rng.integers(0, items, 2000)]
+    edges = torch.from_numpy(np.stack(ends))
+    data["user", "buys", "item"].edge_index = edges
+    data["item", "rev_buys", "user"].edge_index = edges.flip(0)
+    code = torch.from_numpy(rng.integers(0, 3, users))
+    for number, name in enumerate(("train", "val", "test")):
+        data["user"][f"{name}_mask"] = code == number
+    ng.from_pyg(data, path)
+    return path
+
+
+def graph_store(path, graphs=60):
+    rng = np.random.default_rng(13)
+    sizes = rng.integers(3, 9, graphs)
+    graph = torch.from_numpy(np.repeat(np.arange(graphs), sizes))
+    label = torch.from_numpy(rng.integers(0, 2, graphs))
+    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
+    pairs = [rng.integers(0, n, (2, 3 * n)) + s for n, s in zip(sizes, starts, strict=True)]
+    edges = torch.from_numpy(np.concatenate(pairs, axis=1))
+    x = torch.randn(len(graph), 4) + label[graph].unsqueeze(1) * 3
+    data = pyg.Data(x=x, edge_index=edges, graph_id=graph, graph_y=label[graph])
+    data.num_nodes = len(graph)
+    ng.from_pyg(data, path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    path = tmp_path_factory.mktemp("tasks") / "g.ng"
+    options = ImportOptions(undirected=True, unique=True, edge_ids=True, split=(60, 20, 20))
+    run_import(plan_generated(1000, 6000, 16, 4), path, options)
+    return path
+
+
+def run(path, **settings):
+    with ng.open(path, memory="64MB") as store:
+        return fit(store, TrainConfig(**{**SMALL, **settings}))
+
+
+def test_several_yes_or_no_labels_are_found_and_learned(tmp_path):
+    def labels(x):
+        y = (x[:, :3] > 0).float()
+        y[::5, 1] = float("nan")
+        return y
+
+    path = node_store(tmp_path / "g.ng", labels)
+    result = run(path, epochs=12, metrics=("f1-micro", "roc-auc"))
+    assert result.objective == "labels (3), bce"
+    assert result.test["roc-auc"] > 0.8
+    assert sum(result.missing_labels.values()) == 120
+    assert list(result.test) == ["f1-micro", "roc-auc"]
+
+
+@pytest.mark.parametrize("loss", ["mse", "l1"])
+def test_numbers_are_found_and_learned(tmp_path, loss):
+    path = node_store(tmp_path / "g.ng", lambda x: x[:, 0] * 2)
+    result = run(path, epochs=20, loss=loss)
+    assert result.objective == f"values (1), {loss}"
+    assert result.test["rmse"] < 1.6
+    assert result.losses[-1] < result.losses[0] / 2
+
+
+@pytest.mark.parametrize("model", ["hetero-sage", "hetero-gat", "rgcn"])
+def test_labels_of_one_node_type_of_several_are_learned(tmp_path, model):
+    path = typed_store(tmp_path / "g.ng", users=900)
+    result = run(path, model=model, epochs=20, dropout=0.1, target="user")
+    assert result.test_accuracy > 0.65
+    assert result.losses[-1] < result.losses[0]
+
+
+@pytest.mark.parametrize(
+    "sampler",
+    ["neighbor", "labor", "cluster", "saint-walk", "saint-edge", "random-node", "shadow"],
+)
+def test_every_sampler_of_nodes_feeds_the_same_loop_and_repeats_itself(plain, sampler):
+    settings = {"sampler": sampler, "parts": 10, "batch_parts": 2}
+    if sampler.startswith("saint"):
+        settings |= {"steps": 4, "coverage": 5}
+    first, second = (run(plain, **settings) for _ in range(2))
+    assert first.losses == second.losses
+    assert len(first.history) == 2
+    assert first.test_accuracy is not None
+
+
+@pytest.mark.parametrize("sampler", ["neighbor", "hgt"])
+def test_samplers_of_several_types_train(tmp_path, sampler):
+    result = run(typed_store(tmp_path / "g.ng"), model="hetero-sage", sampler=sampler)
+    assert len(result.test) == 1
+
+
+def test_graphs_are_split_whole_and_learned(tmp_path):
+    path = graph_store(tmp_path / "g.ng")
+    result = run(path, model="gin", task="graph", epochs=15, holdout=(20.0, 20.0), dropout=0.1)
+    assert result.test_accuracy > 0.8
+    assert result.seeds == 15 * 36
+
+
+def test_a_split_that_divides_a_graph_is_refused(tmp_path):
+    graph_store(tmp_path / "g.ng")
+    with ng.open(tmp_path / "g.ng", memory="64MB") as store:
+        count = store.num_nodes
+        store_x = store.column("x")
+        edges = torch.stack(store.graph_store.coo()[:2])
+        columns = {n: torch.from_numpy(store.column(n)) for n in ("graph_id", "graph_y")}
+    mask = torch.arange(count) % 2 == 0
+    data = pyg.Data(x=torch.from_numpy(store_x), edge_index=edges, train_mask=mask, **columns)
+    ng.from_pyg(data, tmp_path / "h.ng")
+    with pytest.raises(ng.UnsupportedArgument, match="divides graph 0"):
+        run(tmp_path / "h.ng", task="graph")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"negatives": "triplet", "loss": "bpr", "num_negatives": 3},
+        {"decoder": "mlp"},
+        {"model": "gcn"},
+    ],
+)
+def test_links_are_trained_and_ranked(plain, settings):
+    result = run(plain, task="link", epochs=4, eval_negatives=20, **settings)
+    assert set(result.test) == {"mrr", "hits@10", "roc-auc"}
+    assert result.losses[-1] < result.losses[0]
+    assert result.test["roc-auc"] > 0.5
+
+
+def test_links_between_two_types_are_trained_by_a_recommender(tmp_path):
+    path = typed_store(tmp_path / "g.ng")
+    settings = {"model": "ngcf", "task": "link", "target": "user,buys,item"}
+    result = run(path, **settings, negatives="triplet", loss="bpr")
+    assert result.objective == "links user,buys,item, bpr with triplet negatives"
+    assert 0 < result.test["mrr"] < 1
+
+
+@pytest.mark.parametrize("typed", [False, True])
+def test_no_batch_carries_a_message_along_an_edge_that_is_held_out(plain, tmp_path, typed):
+    path = typed_store(tmp_path / "g.ng") if typed else plain
+    settings = {"model": "hetero-sage", "target": "user,buys,item"} if typed else {}
+    config = TrainConfig(**SMALL, **settings, task="link", holdout=(15.0, 15.0))
+    with ng.open(path, memory="64MB") as store:
+        task = Trainer(store, config).task
+        held = set()
+        for split in ("val", "test"):
+            for source, target in task._links[split].T.tolist():
+                held |= {(source, target)} if typed else {(source, target), (target, source)}
+        assert len(held) > 100
+        seen = removed = 0
+        for loader in (task.train_loader(), task.loader("val"), task.loader("test")):
+            for batch in loader:
+                parts = messages(batch, typed)
+                before = sum(len(pairs) for pairs in parts)
+                assert any(held & pairs for pairs in map(set, parts)) or before < 50
+                task._take_out(batch, None)
+                after = messages(batch, typed)
+                assert not any(held & set(pairs) for pairs in after)
+                seen, removed = seen + before, removed + before - sum(map(len, after))
+    assert 0.2 < removed / seen < 0.4
+
+
+def messages(batch, typed):
+    if not typed:
+        pairs = batch.n_id[batch.edge_index].T.tolist()
+        return [[tuple(pair) for pair in pairs]]
+    there, back = batch["user", "buys", "item"], batch["item", "rev_buys", "user"]
+    users, items = batch["user"].n_id, batch["item"].n_id
+    first = zip(
+        users[there.edge_index[0]].tolist(), items[there.edge_index[1]].tolist(), strict=True
+    )
+    second = zip(
+        users[back.edge_index[1]].tolist(), items[back.edge_index[0]].tolist(), strict=True
+    )
+    return [list(first), list(second)]
+
+
+def test_both_directions_of_an_edge_fall_on_the_same_side_and_shares_are_kept():
+    rng = np.random.default_rng(14)
+    print("seed 14")
+    a, b = rng.integers(0, 10**9, (2, 40_000))
+    holdout = Holdout(TrainConfig(holdout=(10.0, 20.0), seed=3), symmetric=True)
+    codes = holdout.codes(a, b)
+    assert np.array_equal(codes, holdout.codes(b, a))
+    shares = np.bincount(codes, minlength=4) / len(codes)
+    assert shares[1:] == pytest.approx([0.7, 0.1, 0.2], abs=0.01)
+    other = Holdout(TrainConfig(holdout=(10.0, 20.0), seed=4), symmetric=True)
+    assert (codes != other.codes(a, b)).any()
+
+
+def test_times_cut_links_where_they_are_given():
+    holdout = Holdout(TrainConfig(val_after=10, test_after=20), symmetric=False)
+    times = np.array([5, 10, 11, 20, 21])
+    assert holdout.codes(times, times, times).tolist() == [1, 1, 2, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"model": "sagee"}, "model is 'sagee'; use sage"),
+        ({"sampler": "nearby"}, "sampler is 'nearby'; use"),
+        ({"model": "cluster", "task": "link"}, "not trained for the task link"),
+        ({"model": "sage", "sampler": "pinsage"}, "does not train on the sampler pinsage"),
+        ({"sampler": "hgt"}, "sampler hgt is for"),
+        ({"sampler": "shadow", "task": "link"}, "does not train on the sampler shadow"),
+        ({"model": "hetero-sage"}, "this one is homogeneous"),
+        ({"metrics": ("mrr",)}, "not a metric of classes"),
+        ({"loss": "mse"}, "is not for classes"),
+        ({"task": "link", "loss": "bpr"}, "use negatives='triplet'"),
+        ({"task": "link", "loss": "mse"}, "is not for links"),
+        ({"task": "link", "objective": "regression"}, "leave it out"),
+        ({"task": "link", "test_after": 3}, "have no times"),
+        ({"objective": "multi-label"}, "other numbers than 0 and 1"),
+        ({"negatives": "triplet"}, "is for the task link"),
+        ({"holdout": (5.0, 5.0)}, "is for the tasks link and graph"),
+        ({"coverage": 3}, "is for the samplers saint-node"),
+        ({"schedule_factor": 0.5}, "is for the schedules step and plateau"),
+        ({"sampler": "labor", "method": "weighted"}, "is for the sampler neighbor"),
+        ({"sampler": "shadow", "fanouts": (3, 4)}, "the same number in each hop"),
+        ({"task": "link", "model": "lightgcn"}, "nothing to learn"),
+    ],
+)
+def test_what_does_not_go_together_is_refused_in_one_line(plain, settings, message):
+    with pytest.raises(ng.UnsupportedArgument, match=message) as caught:
+        run(plain, **settings)
+    assert "\n" not in str(caught.value)
+
+
+def test_labels_of_one_class_alone_are_refused(tmp_path):
+    path = node_store(tmp_path / "g.ng", lambda x: torch.ones(len(x), dtype=torch.int64))
+    with pytest.raises(ng.UnsupportedArgument, match="one class only"):
+        run(path)
