@@ -30,7 +30,7 @@ from neargraph.loader.sampling import LoaderOptions, SamplingLoader
 
 
 @dataclass(frozen=True, kw_only=True)
-class _InputLinks(InputNodes):
+class InputLinks(InputNodes):
     """Links of an edge type: `ends` [2, n], or all `count` edges of it."""
 
     edge_type: EdgeType
@@ -41,20 +41,24 @@ class _InputLinks(InputNodes):
         return self.count if self.ends is None else self.ends.shape[1]
 
     def core(self) -> _core.Inputs:
+        """The same for the compiled core."""
         if self.ends is None:
             return _core.Inputs.links(None, self.times)
         return _core.Inputs.links((self.ends[0], self.ends[1]), self.times)
 
     def at(self, places: NDArray[np.int64]) -> _core.Inputs:
+        """Those at `places` alone."""
         times = None if self.times is None else self.times[places]
         if self.ends is None:
             return _core.Inputs.edges(places, times)
         return _core.Inputs.links((self.ends[0, places], self.ends[1, places]), times)
 
     def input_id(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """PyG's input_id at `places`."""
         return places if self.named is None else self.named[places]
 
     def digest(self) -> str:
+        """A short text that differs where links or their times differ."""
         which = f"all {self.count}" if self.ends is None else digest_of(self.ends)
         timed = "" if self.times is None else f":at:{digest_of(self.times)}"
         return f"{'__'.join(self.edge_type.triple)}:{which}{timed}"
@@ -92,7 +96,7 @@ class _LinkSampler(NeighborSampler):
         return {**self.__dict__, "_made": None}
 
 
-class _LinkCollator(Collator):
+class LinkCollator(Collator):
     """Adds what PyG says of links."""
 
     def __init__(
@@ -101,7 +105,7 @@ class _LinkCollator(Collator):
         tensors: list[Any],
         x_dtype: torch.dtype | None,
         *,
-        links: "_InputLinks",
+        links: "InputLinks",
         labels: torch.Tensor | None,
         negatives: tuple[str, float] | None,
         by_hop: bool,
@@ -111,6 +115,7 @@ class _LinkCollator(Collator):
         self._mode = None if negatives is None else negatives[0]
 
     def __call__(self, batch: MiniBatch) -> Any:
+        """The PyG object of `batch`."""
         data = self.graph(batch)
         edge_type = self._links.edge_type
         of_links = data[edge_type.triple] if self._hetero else data
@@ -212,7 +217,7 @@ class LinkNeighborLoader(SamplingLoader):
     ) -> None:
         given = LoaderOptions.take(type(self).__name__, options)
         super().__init__(data, given)
-        self._negatives = _negatives(neg_sampling, neg_sampling_ratio)
+        self._negatives = resolve_negatives(neg_sampling, neg_sampling_ratio)
         snapshot = data.snapshot()
         edge_type, ends = resolve_links(snapshot.schema, edge_label_index)
         rows, x_cast = given.rows(snapshot.schema)
@@ -233,7 +238,7 @@ class LinkNeighborLoader(SamplingLoader):
             **rows,
         )
         count = sampler.num_edges if ends is None else ends.shape[1]
-        links = _InputLinks(
+        links = InputLinks(
             node_type=snapshot.schema.node_type(edge_type.source),
             ids=None,
             by_node=False,
@@ -243,35 +248,16 @@ class LinkNeighborLoader(SamplingLoader):
             times=_link_times(sampler, edge_label_time, ends is None, count),
             named=None if input_id is None else one_for_each("input_id", input_id, count),
         )
-        collator = _LinkCollator(
+        collator = LinkCollator(
             sampler.schema,
             sampler.tensors,
             x_cast,
             links=links,
-            labels=self._resolve_labels(edge_label, count),
+            labels=resolve_labels(edge_label, count, self._negatives),
             negatives=self._negatives,
             by_hop=sampler.shape.subgraph == "directional",
         )
         self._start(sampler, links, collator, given)
-
-    def _resolve_labels(self, given: Any, count: int) -> torch.Tensor | None:
-        if given is None:
-            return None
-        if self._negatives is not None and self._negatives[0] == "triplet":
-            raise UnsupportedArgument(
-                "edge_label has no effect with neg_sampling='triplet', whose batches have "
-                "src_index, dst_pos_index and dst_neg_index; leave it out"
-            )
-        labels = torch.as_tensor(given)
-        if labels.dim() == 0 or len(labels) != count:
-            raise ValueError(
-                f"edge_label needs one label for each of {count} links, got shape "
-                f"{list(labels.shape)}"
-            )
-        # As in PyG: 0 stands for links that are no edges.
-        if self._negatives is not None and labels.numel() and int(labels.min()) == 0:
-            labels = labels + 1
-        return labels
 
     def _settings(self) -> dict[str, Any]:
         return {**super()._settings(), "neg_sampling": str(self._negatives)}
@@ -282,6 +268,33 @@ class LinkNeighborLoader(SamplingLoader):
             f"LinkNeighborLoader({self.snapshot.path!r}, num_neighbors={source.sampler.fanouts}, "
             f"links={len(source.inputs):,}, batch_size={self.batch_size})"
         )
+
+
+def resolve_labels(
+    given: Any, count: int, negatives: tuple[str, float] | None
+) -> torch.Tensor | None:
+    """The labels of `count` links, as PyG numbers them beside negative ones.
+
+    Raises:
+        UnsupportedArgument: Triplets have no labels.
+        ValueError: Not one for each link.
+    """
+    if given is None:
+        return None
+    if negatives is not None and negatives[0] == "triplet":
+        raise UnsupportedArgument(
+            "edge_label has no effect with neg_sampling='triplet', whose batches have src_index, "
+            "dst_pos_index and dst_neg_index; leave it out"
+        )
+    labels = torch.as_tensor(given)
+    if labels.dim() == 0 or len(labels) != count:
+        raise ValueError(
+            f"edge_label needs one label for each of {count} links, got shape {list(labels.shape)}"
+        )
+    # As in PyG: 0 stands for links that are no edges.
+    if negatives is not None and labels.numel() and int(labels.min()) == 0:
+        labels = labels + 1
+    return labels
 
 
 def resolve_links(schema: Schema, given: Any) -> tuple[EdgeType, NDArray[np.int64] | None]:
@@ -347,7 +360,7 @@ def _link_times(
     return None
 
 
-def _negatives(given: Any, ratio: float | None) -> tuple[str, float] | None:
+def resolve_negatives(given: Any, ratio: float | None) -> tuple[str, float] | None:
     """(mode, amount) of what PyG takes for negative sampling."""
     if ratio:
         if given is not None:

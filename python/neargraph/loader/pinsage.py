@@ -2,13 +2,15 @@
 
 from typing import Any
 
+import numpy as np
+
 from neargraph import _core
 from neargraph._optional import torch_for
 from neargraph.exceptions import UnsupportedArgument
 from neargraph.loader.minibatch import MiniBatch
 from neargraph.loader.options import check_count
-from neargraph.loader.seeds import resolve_input_nodes, with_given
-from neargraph.loader.spreading import SpreadSampler, path_of
+from neargraph.loader.seeds import one_for_each, resolve_input_nodes, with_given
+from neargraph.loader.spreading import SpreadSampler, only_edge_type, path_of
 from neargraph.reader import Reader
 
 with torch_for("PinSAGELoader"):
@@ -16,6 +18,13 @@ with torch_for("PinSAGELoader"):
     from torch_geometric.data import Data
 
 from neargraph.loader.collate import Collator
+from neargraph.loader.link import (
+    InputLinks,
+    LinkCollator,
+    resolve_labels,
+    resolve_links,
+    resolve_negatives,
+)
 from neargraph.loader.sampling import LoaderOptions, SamplingLoader
 
 
@@ -25,17 +34,25 @@ class _Collator(Collator):
     node_type: str
 
     def __call__(self, batch: MiniBatch) -> Any:
-        owner = self._schema.node_type(self.node_type)
-        data = Data()
-        self._nodes(batch, owner, data)
+        data = self.graph(batch)
         self._seeds(batch, data)
+        return data
+
+    def graph(self, batch: MiniBatch) -> Any:
+        data = Data()
+        self._nodes(batch, self._schema.node_type(self.node_type), data)
         visits = batch.visits
         if visits is None:
-            data.edge_index = torch.zeros((2, 0), dtype=torch.int64)
-            data.edge_weight = torch.zeros(0)
-        else:
-            data.edge_index, data.edge_weight = map(torch.from_numpy, visits)
+            visits = np.zeros((2, 0), np.int64), np.zeros(0, np.float32)
+        data.edge_index, data.edge_weight = map(torch.from_numpy, visits)
         return data
+
+
+class _LinkCollator(LinkCollator):
+    """The same around links."""
+
+    graph = _Collator.graph
+    node_type: str
 
 
 class PinSAGELoader(SamplingLoader):
@@ -61,6 +78,11 @@ class PinSAGELoader(SamplingLoader):
         num_walks: Walks from each node.
         walk_length: How often the path is walked in each of them.
         restart: The chance to begin again before the path is walked once more.
+        edge_label_index: Make batches around links instead of nodes, where there is one node type:
+            links in all forms of `LinkNeighborLoader`. Batches have its attributes beside
+            ``edge_weight``.
+        edge_label: A label for each link.
+        neg_sampling: Negative links, as of `LinkNeighborLoader`.
         input_id: What ``batch.input_id`` says of each seed, int64.
         **options: As of `NeighborLoader`: `batch_size`, `shuffle`, `seed`, `attrs`, `transform`,
             `reading`, `rank`, `num_workers`, `device` and the others.
@@ -84,35 +106,58 @@ class PinSAGELoader(SamplingLoader):
         num_walks: int = 10,
         walk_length: int = 2,
         restart: float = 0.5,
+        edge_label_index: Any = None,
+        edge_label: Any = None,
+        neg_sampling: Any = None,
         input_id: Any = None,
         **options: Any,
     ) -> None:
         given = LoaderOptions.take(type(self).__name__, options)
         super().__init__(data, given)
-        for name, value in (("num_walks", num_walks), ("walk_length", walk_length)):
-            check_count(name, value, 1)
-        neighbors = [int(count) for count in num_neighbors]
-        for count in neighbors:
-            check_count("num_neighbors", count, 1)
-        if not 0 <= restart < 1:
-            raise ValueError(f"restart is a chance from 0 to below 1, got {restart}")
+        neighbors = _check_walks(num_neighbors, num_walks, walk_length, restart)
         snapshot = data.snapshot()
         types = path_of(snapshot.schema, path)
-        inputs = with_given(resolve_input_nodes(snapshot, input_nodes), input_id=input_id)
-        if inputs.node_type.name != types[0].destination:
-            raise UnsupportedArgument(
-                f"walks along this path begin at nodes of type {types[0].destination!r}, and the "
-                f"seeds are of type {inputs.node_type.name!r}"
-            )
         steps = [t.index for t in types]
         spread = _core.Spread.visits(steps, num_walks, walk_length, restart, neighbors)
         rows, x_cast = given.rows(snapshot.schema)
-        sampler = SpreadSampler(snapshot, spread=spread, induced=False, seed=given.seed, **rows)
-        of_type = [t for t in sampler.tensors if t[:2] == ("node", inputs.node_type.index)]
-        collator = _Collator(sampler.schema, of_type, x_cast)
-        collator.node_type = inputs.node_type.name
+        how = {"spread": spread, "induced": False, "seed": given.seed, **rows}
         self._words = f"{steps}:{num_walks}:{walk_length}:{restart}:{neighbors}"
-        self._start(sampler, inputs, collator, given)
+        if edge_label_index is None and neg_sampling is None:
+            if edge_label is not None:
+                raise UnsupportedArgument("edge_label is for links; give edge_label_index")
+            inputs = with_given(resolve_input_nodes(snapshot, input_nodes), input_id=input_id)
+            _check_start(inputs.node_type.name, types[0].destination)
+            sampler = SpreadSampler(snapshot, **how)
+            of_type = [t for t in sampler.tensors if t[:2] == ("node", inputs.node_type.index)]
+            collator = _Collator(sampler.schema, of_type, x_cast)
+            collator.node_type = inputs.node_type.name
+            self._start(sampler, inputs, collator, given)
+            return
+        if input_nodes is not None:
+            raise UnsupportedArgument("give input_nodes or links, not both")
+        only_edge_type(snapshot.schema, None, "a graph whose links are scored by visits")
+        edge_type, ends = resolve_links(snapshot.schema, edge_label_index)
+        negatives = resolve_negatives(neg_sampling, None)
+        joined = (edge_type.index, negatives, ends is None)
+        sampler = SpreadSampler(snapshot, links=joined, **how)
+        count = sampler.num_edges if ends is None else ends.shape[1]
+        named = None if input_id is None else one_for_each("input_id", input_id, count)
+        owner = snapshot.schema.node_types[0]
+        links = InputLinks(
+            owner, None, False, edge_type=edge_type, ends=ends, count=count, named=named
+        )
+        of_links = _LinkCollator(
+            sampler.schema,
+            [t for t in sampler.tensors if t[0] == "node"],
+            x_cast,
+            links=links,
+            labels=resolve_labels(edge_label, count, negatives),
+            negatives=negatives,
+            by_hop=True,
+        )
+        of_links.node_type = owner.name
+        self._words += f":{negatives}"
+        self._start(sampler, links, of_links, given)
 
     def _settings(self) -> dict[str, Any]:
         return {**super()._settings(), "visits": self._words}
@@ -121,4 +166,24 @@ class PinSAGELoader(SamplingLoader):
         return (
             f"PinSAGELoader({self.snapshot.path!r}, seeds={len(self._source.inputs):,}, "
             f"batch_size={self.batch_size})"
+        )
+
+
+def _check_walks(num_neighbors: Any, num_walks: int, walk_length: int, restart: float) -> list[int]:
+    """The neighbours of each hop, if all numbers are valid."""
+    for name, value in (("num_walks", num_walks), ("walk_length", walk_length)):
+        check_count(name, value, 1)
+    neighbors = [int(count) for count in num_neighbors]
+    for count in neighbors:
+        check_count("num_neighbors", count, 1)
+    if not 0 <= restart < 1:
+        raise ValueError(f"restart is a chance from 0 to below 1, got {restart}")
+    return neighbors
+
+
+def _check_start(seeds: str, start: str) -> None:
+    if seeds != start:
+        raise UnsupportedArgument(
+            f"walks along this path begin at nodes of type {start!r}, and the seeds are of type "
+            f"{seeds!r}"
         )

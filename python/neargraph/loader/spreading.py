@@ -21,6 +21,7 @@ class SpreadSampler(NeighborSampler):
         store: The open store, or a snapshot.
         spread: How batches grow from their seeds; None leaves the seeds.
         roots: (how, count, edge type) of seeds that are drawn.
+        links: (edge type, negatives, whether they are given by number) of seeds that are links.
         induced: Batches have all edges between their nodes.
         **how: `seed`, `attrs`, `x_dtype` and the others that say which rows are read.
     """
@@ -31,11 +32,13 @@ class SpreadSampler(NeighborSampler):
         *,
         spread: _core.Spread | None = None,
         roots: tuple[str, int, int] | None = None,
+        links: tuple[int, tuple[str, float] | None, bool] | None = None,
         induced: bool = True,
         **how: Any,
     ) -> None:
-        self._grows, self._drawn = spread, roots
+        self._grows, self._drawn, self._joined = spread, roots, links
         self._made_roots: _core.Roots | None = None
+        self._made_links: _core.Links | None = None
         subgraph = "induced" if induced else "directional"
         super().__init__(store, [], subgraph_type=subgraph, **how)
 
@@ -47,8 +50,19 @@ class SpreadSampler(NeighborSampler):
             self._made_roots = _core.Roots(self.snapshot.version, *self._drawn)
         return self._made_roots
 
+    def _links(self) -> _core.Links | None:
+        if self._joined is not None and self._made_links is None:
+            self._made_links = _core.Links(self.snapshot.version, *self._joined)
+        return self._made_links
+
+    @property
+    def num_edges(self) -> int:
+        """How many edges there are, where links are given by number."""
+        links = self._links()
+        return 0 if links is None else links.num_edges or 0
+
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_made_roots": None}
+        return {**self.__dict__, "_made_roots": None, "_made_links": None}
 
 
 def only_edge_type(schema: Schema, name: EdgeName, what: str) -> EdgeType:
