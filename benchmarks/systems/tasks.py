@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import Any
 
 import torch
@@ -18,7 +19,7 @@ def learner_of(spec: Spec) -> Any:
     return OfLinks(spec) if spec.options["loader"].startswith("link") else OfNodes(spec)
 
 
-class _Learner:
+class _Learner(ABC):
     def __init__(self, spec: Spec, outputs: int) -> None:
         torch.manual_seed(spec.seed)
         self.spec = spec
@@ -31,8 +32,8 @@ class _Learner:
         self.loss(data).backward()
         self.optimizer.step()
 
-    def loss(self, data: Any) -> Any:
-        raise NotImplementedError
+    @abstractmethod
+    def loss(self, data: Any) -> Any: ...
 
     def _encode(self, data: Any, seeds: int) -> Any:
         nodes, edges = data.num_sampled_nodes, data.num_sampled_edges

@@ -17,7 +17,7 @@ use crate::arrays;
 use crate::errors;
 use crate::lock::locked;
 use crate::progress::reporting;
-use crate::sampler::owner;
+use crate::snapshot::owner;
 
 /// Builds a store; see `_core.pyi`.
 #[pyclass(frozen, module = "neargraph._core")]

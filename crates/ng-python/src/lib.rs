@@ -14,6 +14,7 @@ mod engine;
 mod errors;
 mod host;
 mod importer;
+mod inputs;
 mod layerwise;
 mod loader;
 mod lock;
@@ -46,8 +47,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<shape::Links>()?;
     module.add_class::<sampler::Sampler>()?;
     module.add_class::<sampler::MiniBatch>()?;
-    module.add_class::<loader::SeedPlan>()?;
-    module.add_class::<loader::Inputs>()?;
+    module.add_class::<inputs::SeedPlan>()?;
+    module.add_class::<inputs::Inputs>()?;
     module.add_class::<loader::Epochs>()?;
     module.add_class::<loader::Loader>()?;
     module.add_class::<loader::Run>()?;

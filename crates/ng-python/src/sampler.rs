@@ -4,15 +4,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use ng_sample::{Column, ColumnSpec, CompactEdges, Fanouts, SampleSpec, SparseIndex, Walks};
-use ng_store::{DirectFile, Owner, TensorRef};
+use ng_store::{DirectFile, TensorRef};
 use ng_types::{Dtype, EdgeTypeId, NodeTypeId, Reservation};
 use numpy::{Element, PyArray1};
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::arrays::{self, Ids};
 use crate::errors::{self, detached};
-use crate::loader::Inputs;
+use crate::inputs::Inputs;
 use crate::method::Method;
 use crate::shape::{Links, Roots, Shape};
 use crate::snapshot::{self, Snapshot};
@@ -26,7 +25,9 @@ pub struct Sampler {
 #[pymethods]
 impl Sampler {
     #[new]
-    #[pyo3(signature = (snapshot, fanouts, method, seed, columns, shape=None, links=None, roots=None))]
+    #[pyo3(signature = (
+        snapshot, fanouts, method, seed, columns, shape=None, links=None, roots=None
+    ))]
     #[allow(clippy::too_many_arguments)]
     fn new(
         snapshot: &Snapshot,
@@ -354,13 +355,4 @@ fn column_array<'py>(
 
 fn no_type(kind: &str, id: usize) -> PyErr {
     errors::named("NameNotFound", format!("the store has no {kind} type {id}"))
-}
-
-/// Parses `"node"` or `"edge"` with a type id.
-pub fn owner(kind: &str, type_id: u16) -> PyResult<Owner> {
-    match kind {
-        "node" => Ok(Owner::Node(NodeTypeId(type_id))),
-        "edge" => Ok(Owner::Edge(EdgeTypeId(type_id))),
-        other => Err(PyValueError::new_err(format!("kind is 'node' or 'edge', not {other:?}"))),
-    }
 }

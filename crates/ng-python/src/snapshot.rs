@@ -7,6 +7,7 @@ use ng_simd::RowDecoder;
 use ng_store::{Expansion, Owner, ReadError, TensorMeta, TensorRef};
 use ng_types::{Dtype, EdgeTypeId, NodeTypeId, Reservation};
 use numpy::PyArray1;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
 use crate::arrays::{self, Ids};
@@ -230,7 +231,7 @@ pub fn tensor(
     type_id: u16,
     name: &str,
 ) -> PyResult<TensorRef> {
-    let owner = crate::sampler::owner(kind, type_id)?;
+    let owner = owner(kind, type_id)?;
     snapshot.catalog().find_tensor(owner, name).ok_or_else(|| {
         let message = format!("the store has no {kind} tensor {name:?} of {kind} type {type_id}");
         errors::named("NameNotFound", message)
@@ -267,4 +268,13 @@ fn region(len: u64) -> PyResult<Buffer> {
 pub fn meta(snapshot: &ng_store::Snapshot, tensor: TensorRef) -> PyResult<&TensorMeta> {
     let found = snapshot.catalog().tensor(tensor);
     found.ok_or_else(|| errors::named("NameNotFound", format!("no tensor {tensor:?}")))
+}
+
+/// Parses `"node"` or `"edge"` with a type id.
+pub fn owner(kind: &str, type_id: u16) -> PyResult<Owner> {
+    match kind {
+        "node" => Ok(Owner::Node(NodeTypeId(type_id))),
+        "edge" => Ok(Owner::Edge(EdgeTypeId(type_id))),
+        other => Err(PyValueError::new_err(format!("kind is 'node' or 'edge', not {other:?}"))),
+    }
 }

@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use crate::arrays::{self, Ids};
 use crate::errors::{self, detached};
 use crate::lock::locked;
-use crate::sampler::owner;
+use crate::snapshot::owner;
 
 /// An open batch; see `_core.pyi`.
 #[pyclass(frozen, module = "neargraph._core")]

@@ -15,6 +15,7 @@ mod compact;
 mod compiled;
 mod direct;
 mod draw;
+mod edge_places;
 mod edge_sets;
 mod error;
 mod hops;
@@ -33,7 +34,6 @@ mod reorganize;
 mod roots;
 mod sampler;
 mod seeds;
-mod shape;
 mod shaped;
 mod spec;
 mod spread;
@@ -47,12 +47,12 @@ pub use compiled::{
     Survey,
 };
 pub use draw::{METHODS, Method, MethodRow, Needs, Source};
+pub use edge_places::EdgePlaces;
 pub use error::SampleError;
 pub use hops::streaming::{Engine, StreamingStats};
 pub use hops::{DisjointSample, DisjointSeeds, HearNodes};
 pub use ids::Ids;
 pub use job::{Job, Seeds};
-pub use links::{EdgePlaces, LinkSpec, Negatives};
 pub use loader::{Epochs, Loader, Pipeline, Run, Way};
 pub use lookahead::{Chosen, Reading, Settings};
 pub use mini_batch::{Column, EdgeBlock, MiniBatch, NodeBlock, SparseIndex};
@@ -62,9 +62,10 @@ pub use reorganize::{
     BATCHES_TOGETHER, Batches, By, Heat, PageCounts, Phases, Reorganization, ReorganizeError,
     ReorganizeReport, heat, reorganize,
 };
-pub use roots::{Roots, RootsOf};
 pub use sampler::{SampleScratch, Sampler};
 pub use seeds::{Inputs, Jobs, SeedPlan};
-pub use shape::{EdgeSet, Shape, Temporal, TimesOf};
-pub use spec::{Fanouts, SampleSpec};
-pub use spread::{Budgets, Spread, Visits, Walks, WalksOf};
+pub use spec::{
+    Budgets, EdgeSet, Fanouts, LinkSpec, Negatives, Roots, RootsOf, SampleSpec, Shape, Spread,
+    Temporal, TimesOf, Visits, Walks,
+};
+pub use spread::WalksOf;

@@ -117,8 +117,8 @@ impl Inputs {
         Ok(Self::new(Which::Nodes(node_type, Nodes::Clusters(clusters))))
     }
 
-    /// Groups of nodes: a place stands for those between two of `ends` (ascending, from 0 on), among
-    /// `nodes` or by number.
+    /// Groups of nodes: a place stands for those between two of `ends` (ascending, from 0 on),
+    /// among `nodes` or by number.
     ///
     /// # Panics
     /// If `ends` do not ascend from 0 to the number of `nodes`.

@@ -15,11 +15,10 @@ use crate::draw::BatchKey;
 use crate::edge_sets::both_ways;
 use crate::hops::Asked;
 use crate::links::Links;
-use crate::shape::EdgeSet;
-use crate::spread::{Spread, Visited};
+use crate::spread::Visited;
 use crate::{
-    DisjointSeeds, Fanouts, Job, Method, MiniBatch, SampleError, SampleScratch, SampleSpec,
-    Sampler, Seeds, Shape,
+    DisjointSeeds, EdgeSet, Fanouts, Job, Method, MiniBatch, SampleError, SampleScratch,
+    SampleSpec, Sampler, Seeds, Shape, Spread,
 };
 
 /// Memory for a seed while a batch is begun: its id, its time, and maps of both.

@@ -161,56 +161,25 @@ class NeighborLoader(SamplingLoader):
         device: torch.device | str | None = None,
         **kwargs: Any,
     ) -> None:
-        options = LoaderOptions.take(
-            type(self).__name__,
-            {
-                "batch_size": batch_size,
-                "shuffle": shuffle,
-                "seed": seed,
-                "drop_last": drop_last,
-                "rank": rank,
-                "world_size": world_size,
-                "pad": pad,
-                "attrs": attrs,
-                "x_dtype": x_dtype,
-                "x_format": x_format,
-                "transform": transform,
-                "prefetch": prefetch,
-                "threads": threads,
-                "reading": reading,
-                "window": window,
-                "two_phase": two_phase,
-                "temporary_writes": temporary_writes,
-                "compiled": compiled,
-                "check_rows": check_rows,
-                "layout": layout,
-                "num_workers": num_workers,
-                "pin_memory": pin_memory,
-                "device": device,
-                **kwargs,
-            },
-        )
+        seeds: dict[str, Any] = {"batch_size": batch_size, "shuffle": shuffle, "seed": seed}
+        seeds |= {"drop_last": drop_last, "rank": rank, "world_size": world_size, "pad": pad}
+        rows: dict[str, Any] = {"attrs": attrs, "x_dtype": x_dtype, "x_format": x_format}
+        rows |= {"transform": transform, "check_rows": check_rows, "layout": layout}
+        reads: dict[str, Any] = {"prefetch": prefetch, "threads": threads, "reading": reading}
+        reads |= {"window": window, "two_phase": two_phase, "compiled": compiled}
+        reads |= {"temporary_writes": temporary_writes, "num_workers": num_workers}
+        reads |= {"pin_memory": pin_memory, "device": device}
+        given = {**seeds, **rows, **reads, **kwargs}
+        options = LoaderOptions.take(type(self).__name__, given)
         super().__init__(data, options)
-        if input_time is not None and time_attr is None:
-            raise UnsupportedArgument(
-                "input_time has no effect without time_attr; name the attribute that holds the "
-                "times of the graph, or leave input_time out"
-            )
+        _check_time(input_time, time_attr)
         snapshot = data.snapshot()
-        rows, x_cast = options.rows(snapshot.schema)
-        sampler = NeighborSampler(
-            snapshot,
-            num_neighbors,
-            seed=seed,
-            replace=replace,
-            method=method_by_attr(method, weight_attr),
-            dependent_batches=dependent_batches,
-            disjoint=disjoint,
-            time_attr=time_attr,
-            temporal_strategy=temporal_strategy,
-            subgraph_type=subgraph_type if directed else "induced",
-            **rows,
-        )
+        how, x_cast = options.rows(snapshot.schema)
+        how |= {"disjoint": disjoint, "time_attr": time_attr}
+        how["subgraph_type"] = subgraph_type if directed else "induced"
+        how |= {"method": method_by_attr(method, weight_attr), "replace": replace}
+        how |= {"dependent_batches": dependent_batches, "temporal_strategy": temporal_strategy}
+        sampler = NeighborSampler(snapshot, num_neighbors, seed=seed, **how)
         inputs = resolve_input_nodes(snapshot, input_nodes)
         inputs = with_given(inputs, times=input_time, input_id=input_id)
         sampler.check_seed_times(inputs)
@@ -223,4 +192,12 @@ class NeighborLoader(SamplingLoader):
         return (
             f"NeighborLoader({self.snapshot.path!r}, num_neighbors={source.sampler.fanouts}, "
             f"seeds={len(source.inputs):,}, batch_size={self.batch_size})"
+        )
+
+
+def _check_time(input_time: Any, time_attr: str | None) -> None:
+    if input_time is not None and time_attr is None:
+        raise UnsupportedArgument(
+            "input_time has no effect without time_attr; name the attribute that holds the times "
+            "of the graph, or leave input_time out"
         )

@@ -173,7 +173,9 @@ def _check_walks(num_neighbors: Any, num_walks: int, walk_length: int, restart: 
     """The neighbours of each hop, if all numbers are valid."""
     for name, value in (("num_walks", num_walks), ("walk_length", walk_length)):
         check_count(name, value, 1)
-    neighbors = [int(count) for count in num_neighbors]
+    if not isinstance(num_neighbors, list | tuple):
+        raise ValueError(f"num_neighbors is a list, one count by hop; got {num_neighbors!r}")
+    neighbors = list(num_neighbors)
     for count in neighbors:
         check_count("num_neighbors", count, 1)
     if not 0 <= restart < 1:

@@ -5,6 +5,8 @@ come from draws made beforehand, as in PyG (`neargraph.loader.norms`). The invar
 coefficients are functions of the arguments and of the version of the store.
 """
 
+from abc import abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
@@ -113,9 +115,9 @@ class _GraphSAINTSampler(SamplingLoader):
                 shown=log,
             )
 
+    @abstractmethod
     def _draws(self, edge_type: EdgeType) -> tuple[str, _core.Spread | None]:
         """How roots are drawn, and what grows from them."""
-        raise NotImplementedError
 
     def _extra(self) -> str:
         """What else decides the draws, in words."""

@@ -210,12 +210,15 @@ class NeighborSampler:
     def key(self) -> dict[str, str]:
         """What of the sampler shapes a batch, in words; the key of compiled epochs has it."""
         dependent = f", {self.dependent_batches} dependent" if self.method == "labor" else ""
+        # Epochs are compiled of plain batches alone, whose key says nothing of their shape.
+        shape = {} if self.shape.is_plain else {"shape": self.shape.words}
         return {
             "method": self.method + dependent,
             "store": self.snapshot.fingerprint,
             "fanouts": json.dumps(self.fanouts),
             "replace": str(self.replace),
             "seed": str(self.seed),
+            **shape,
         }
 
     def sample(self, ids: Any, *, stream: int = 0) -> MiniBatch:
@@ -240,6 +243,13 @@ class NeighborSampler:
         first = given[0][0] if given else schema.node_types[0]
         places = np.arange(sum(len(ids) for _, ids in given), dtype=np.int64)
         return MiniBatch(core, schema, first, places)
+
+    def make(self, inputs: InputNodes, stream: int) -> MiniBatch:
+        """Samples one batch around all of `inputs`, with the times that are given for them."""
+        places = np.arange(len(inputs), dtype=np.int64)
+        core = self.core.make(inputs.at(places), stream)
+        self._check_rows(core, f"the batch of stream {stream}", BY_ITSELF)
+        return MiniBatch(core, self.schema, inputs.node_type, inputs.input_id(places))
 
     def batches(
         self,

@@ -84,8 +84,7 @@ def path_of(schema: Schema, names: Sequence[Any] | Any) -> list[EdgeType]:
     """The edge types of a walk: one name, or a list of them (PyG's metapath).
 
     A step leads from a node to a source of its list, so that the steps of the walk user, item, user
-    over ("user", "buys", "item") are its reverse and itself. Names of the types in the direction of
-    the walk are taken as well, if the store has an edge type the other way.
+    over ("user", "buys", "item") are its reverse and itself.
     """
     is_one = isinstance(names, str) or (
         isinstance(names, tuple) and all(isinstance(part, str) for part in names)
@@ -101,6 +100,12 @@ def counts_by_type(schema: Schema, given: Any) -> list[list[int]]:
         ValueError: Lists of different lengths, or numbers below 0.
         NameNotFound: No such node type.
     """
+    counts = given.values() if isinstance(given, Mapping) else [given]
+    if not all(isinstance(one, list | tuple) for one in counts):
+        raise ValueError(
+            f"num_samples is a list with a number for each layer, or a dictionary of them by node "
+            f"type; got {given!r}"
+        )
     if isinstance(given, Mapping):
         known = {schema.node_type(name).index: list(counts) for name, counts in given.items()}
         layers = max((len(counts) for counts in known.values()), default=0)

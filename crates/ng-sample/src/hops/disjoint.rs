@@ -14,16 +14,16 @@ use std::sync::Arc;
 use ng_store::{Expansion, RowQueue};
 use ng_types::{NodeId, NodeTypeId};
 
-use super::lists::{Until, Wanted};
+use super::lists::Wanted;
 use super::subgraph::{Ends, Expanding, HearNodes, Hops, passing_bytes};
+use super::until::Until;
 use crate::admission::{Admit, Growing, Stage};
 use crate::clock::Work;
 use crate::compact::{CompactSample, Extras};
 use crate::draw::{Around, BatchKey, ByEntry, Dated, Dates, Rule, count};
 use crate::ids::Ids;
 use crate::node_map::NodeMap;
-use crate::shape::{Temporal, TimesOf};
-use crate::{SampleError, SampleScratch, Sampler};
+use crate::{SampleError, SampleScratch, Sampler, Temporal, TimesOf};
 
 /// Bits of a node's id; the subgraph is above them.
 const NODE_BITS: u32 = 40;

@@ -9,20 +9,12 @@ use std::sync::Arc;
 use ng_store::{Expansion, ResidentTopology, RowQueue};
 use ng_types::{EdgeTypeId, NodeId};
 
-use super::{Edges, Step, memory, pages, until};
+use super::until::{self, Until};
+use super::{Edges, Step, memory, pages};
 use crate::admission::{Admit, Growing};
 use crate::draw::{Around, Rule, Uniform};
 use crate::older::{self, OlderLists};
 use crate::{SampleError, Sampler};
-
-/// Up to when each of the lists is drawn from, by the times of its entries.
-#[derive(Clone, Copy)]
-pub(crate) struct Until<'a> {
-    /// By list.
-    pub times: &'a [i64],
-    /// The latest entries are taken.
-    pub takes_last: bool,
-}
 
 /// Lists that are drawn from.
 #[derive(Clone, Copy)]

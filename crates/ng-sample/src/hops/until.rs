@@ -10,7 +10,6 @@ use ng_types::canary::planted;
 use ng_types::{EdgeTypeId, NodeId};
 
 use super::append;
-use super::lists::Until;
 use crate::SampleError;
 use crate::draw::Uniform;
 
@@ -21,6 +20,15 @@ const SHORT_MAX: u64 = 256;
 /// all of the last part.
 const PROBES: u64 = 3;
 const LAST_PROBES: u64 = 64;
+
+/// Up to when each of the lists is drawn from, by the times of its entries.
+#[derive(Clone, Copy)]
+pub(crate) struct Until<'a> {
+    /// By list.
+    pub times: &'a [i64],
+    /// The latest entries are taken.
+    pub takes_last: bool,
+}
 
 /// Where in the prefix of `allowed` entries is drawn, and how.
 #[derive(Clone, Copy)]

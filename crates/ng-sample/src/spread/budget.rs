@@ -4,14 +4,14 @@
 
 use std::collections::HashMap;
 
-use ng_store::{Catalog, Expansion};
+use ng_store::Expansion;
 use ng_types::{DrawKey, EdgeTypeId, NodeId, NodeTypeId, Purpose};
 
 use super::Collected;
 use crate::admission::{Admit, Growing};
 use crate::draw::{Around, Rule, Uniform};
 use crate::hops::{Wanted, num_bytes};
-use crate::{SampleError, Sampler};
+use crate::{Budgets, SampleError, Sampler};
 
 /// Entries of a list that count: of longer ones so many are drawn, so that a hub does not fill the
 /// budget by itself. As in PyG.
@@ -19,39 +19,6 @@ const ENTRIES_MAX: u32 = 50;
 
 /// Memory for a node that is named.
 const BYTES_PER_NODE: u64 = 96;
-
-/// Nodes that each layer adds.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Budgets {
-    /// By node type and layer.
-    pub nodes: Vec<Vec<u32>>,
-    /// By edge type, whether its lists name nodes.
-    pub edge_types: Vec<bool>,
-}
-
-impl Budgets {
-    pub(crate) fn check(&self, catalog: &Catalog) -> Result<(), SampleError> {
-        let layers = self.nodes.first().map_or(0, Vec::len);
-        let what = if self.nodes.len() != catalog.node_types.len()
-            || self.edge_types.len() != catalog.edge_types.len()
-        {
-            "budgets are by node type, and which edge types count by edge type".into()
-        } else if layers == 0 || self.nodes.iter().any(|list| list.len() != layers) {
-            "budgets need one number for each layer, for every node type".to_string()
-        } else {
-            return Ok(());
-        };
-        Err(SampleError::Spec(what))
-    }
-
-    pub(crate) fn draws_from(&self, edge_type: EdgeTypeId) -> bool {
-        self.edge_types.get(usize::from(edge_type.0)).copied().unwrap_or(false)
-    }
-
-    fn layers(&self) -> usize {
-        self.nodes.first().map_or(0, Vec::len)
-    }
-}
 
 /// How much nodes of each type are named that are not in the batch.
 struct Named(Vec<HashMap<NodeId, f64>>);

@@ -1,8 +1,8 @@
 //! Batches that grow otherwise than by hops of neighbours: walks, nodes that walks visit, and
 //! budgets of nodes by type.
 //!
-//! What lives here: what each of them is asked for, and the nodes that it collects. What must not:
-//! where lists are, edges between the nodes. The invariant: draws are keyed by the batch and by
+//! What lives here: the nodes that each of them collects. What must not: where lists are, edges
+//! between the nodes. The invariant: draws are keyed by the batch and by
 //! what draws, so that nothing depends on where lists come from.
 
 mod budget;
@@ -11,50 +11,13 @@ mod visits;
 mod walks;
 
 use ng_store::Catalog;
-use ng_types::{EdgeTypeId, NodeId};
+use ng_types::NodeId;
 
-pub use self::budget::Budgets;
 pub(crate) use self::visits::Visited;
-pub use self::visits::Visits;
-pub use self::walks::{Walks, WalksOf};
+pub use self::walks::WalksOf;
+use crate::Ids;
 use crate::compact::CompactNodes;
 use crate::node_map::NodeMap;
-use crate::{Ids, SampleError};
-
-/// How a batch grows from its seeds.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub enum Spread {
-    /// By hops of neighbours, as fanouts and method say.
-    #[default]
-    Hops,
-    /// By a walk from each seed: the nodes are those that walks come by.
-    Walks(Walks),
-    /// By the nodes that short walks from each node visit most often.
-    Visits(Visits),
-    /// By as many nodes of each type and layer as there is budget for.
-    Budgets(Budgets),
-}
-
-impl Spread {
-    pub(crate) fn check(&self, catalog: &Catalog) -> Result<(), SampleError> {
-        match self {
-            Self::Hops => Ok(()),
-            Self::Walks(walks) => walks.check(catalog),
-            Self::Visits(visits) => visits.check(catalog),
-            Self::Budgets(budgets) => budgets.check(catalog),
-        }
-    }
-
-    /// Whether lists of an edge type are read.
-    pub(crate) fn reads(&self, edge_type: EdgeTypeId) -> bool {
-        match self {
-            Self::Hops => false,
-            Self::Walks(walks) => walks.path.contains(&edge_type),
-            Self::Visits(visits) => visits.path.contains(&edge_type),
-            Self::Budgets(budgets) => budgets.draws_from(edge_type),
-        }
-    }
-}
 
 /// Nodes by type while a batch grows, each once.
 pub(crate) struct Collected {
@@ -117,33 +80,4 @@ impl Collected {
             })
             .collect()
     }
-}
-
-/// Refuses a path of edge types that cannot be walked: each step begins where the last one ended,
-/// and the last one ends where the first one began.
-fn check_path(catalog: &Catalog, path: &[EdgeTypeId]) -> Result<(), SampleError> {
-    let meta = |id: EdgeTypeId| {
-        let found = catalog.edge_types.get(usize::from(id.0));
-        found.ok_or_else(|| SampleError::Spec(format!("the store has no edge type {}", id.0)))
-    };
-    let Some(last) = path.last() else {
-        return Err(SampleError::Spec("a walk needs at least 1 edge type".into()));
-    };
-    // A step goes from the destination of a list to one of its sources.
-    let mut at = meta(*last)?.source;
-    for id in path {
-        let step = meta(*id)?;
-        if step.destination != at {
-            let name = |id: ng_types::NodeTypeId| &catalog.node_types[usize::from(id.0)].name;
-            return Err(SampleError::Spec(format!(
-                "a walk stands at a node of type {:?}, and lists of {:?} belong to nodes of type \
-                 {:?}",
-                name(at),
-                step.relation,
-                name(step.destination)
-            )));
-        }
-        at = step.source;
-    }
-    Ok(())
 }

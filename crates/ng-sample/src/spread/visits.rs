@@ -1,51 +1,18 @@
 //! Neighbours by importance (Ying et al., KDD 2018): the nodes that short walks with restart visit
 //! most often.
 
-use ng_store::Catalog;
-use ng_types::{DrawKey, EdgeTypeId, NodeId, NodeTypeId, Purpose};
+use ng_types::{DrawKey, NodeId, NodeTypeId, Purpose};
 
+use super::Collected;
 use super::steps::draws;
-use super::{Collected, check_path};
 use crate::admission::{Admit, Growing};
 use crate::compact::CompactEdges;
-use crate::{SampleError, Sampler};
+use crate::{SampleError, Sampler, Visits};
 
 /// Memory for a visit that is counted.
 const BYTES_PER_VISIT: u64 = 32;
 /// Memory for a walker, as of a walk.
 const BYTES_PER_WALKER: u64 = 160;
-
-/// What neighbours by importance are asked for.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Visits {
-    /// The edge types of a walk's steps from a node back to its type, such as item, user, item.
-    pub path: Vec<EdgeTypeId>,
-    /// Walks from each node.
-    pub walks: u32,
-    /// How often the path is walked in each of them.
-    pub length: u32,
-    /// The chance to begin again at the start before the path is walked once more.
-    pub restart: f64,
-    /// Neighbours that are kept of each node, by hop.
-    pub neighbors: Vec<u32>,
-}
-
-impl Visits {
-    pub(crate) fn check(&self, catalog: &Catalog) -> Result<(), SampleError> {
-        check_path(catalog, &self.path)?;
-        let steps = u64::from(self.length) * self.path.len() as u64 * 2;
-        let what = if self.walks == 0 || self.length == 0 || self.neighbors.contains(&0) {
-            "numbers of walks, of steps and of neighbours are counted from 1"
-        } else if steps * self.neighbors.len() as u64 >= 1 << 16 {
-            "a walk has fewer than 32768 steps"
-        } else if !(0.0..1.0).contains(&self.restart) {
-            "the chance to restart is from 0 to below 1"
-        } else {
-            return Ok(());
-        };
-        Err(SampleError::Spec(what.into()))
-    }
-}
 
 /// Nodes, and the visits between them as edges with their shares as weights.
 pub(crate) struct Visited {

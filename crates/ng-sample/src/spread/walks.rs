@@ -1,31 +1,15 @@
 //! Random walks from nodes, uniform or biased as in node2vec.
 
-use ng_store::Catalog;
-use ng_types::{DrawKey, EdgeTypeId, NodeId, NodeTypeId, Purpose};
+use ng_types::{DrawKey, NodeId, NodeTypeId, Purpose};
 
+use super::Collected;
 use super::steps::{Bias, draws};
-use super::{Collected, check_path};
 use crate::admission::{Admit, Stage};
 use crate::draw::BatchKey;
-use crate::{SampleError, Sampler};
-
-/// Steps of a walk are numbered in 16 bits.
-const LENGTH_MAX: u32 = 1 << 16;
+use crate::{SampleError, Sampler, Walks};
 
 /// Memory for a walker: where it stands and stood, and what a step reads.
 const BYTES_PER_WALKER: u64 = 160;
-
-/// What walks are asked for.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Walks {
-    /// The edge types of the steps, over and over: a step goes from a node to one of the sources of
-    /// its list.
-    pub path: Vec<EdgeTypeId>,
-    /// Steps of a walk.
-    pub length: u32,
-    /// The parameters p and q of node2vec; `None` for uniform walks.
-    pub bias: Option<(f64, f64)>,
-}
 
 /// Walks from nodes of one type, `[walks, length + 1]`: where each begins, and where each step
 /// leads. A walk along one edge type stays at a node without neighbours; another one ends there.
@@ -35,32 +19,6 @@ pub struct WalksOf {
     pub nodes: Vec<Option<NodeId>>,
     /// Nodes of a walk.
     pub len: usize,
-}
-
-impl Walks {
-    pub(crate) fn check(&self, catalog: &Catalog) -> Result<(), SampleError> {
-        check_path(catalog, &self.path)?;
-        let refuse = |what: String| Err(SampleError::Spec(what));
-        if !(1..LENGTH_MAX).contains(&self.length) {
-            return refuse(format!("a walk of {} steps is not valid: use 1 to 65535", self.length));
-        }
-        if let Some((p, q)) = self.bias {
-            if !(p > 0.0 && q > 0.0 && p.is_finite() && q.is_finite()) {
-                return refuse(format!("p = {p} and q = {q} are not valid: use numbers above 0"));
-            }
-            let meta = &catalog.edge_types[usize::from(self.path[0].0)];
-            if self.path.len() > 1 || meta.source != meta.destination {
-                let what = "biased walks are of one edge type that joins a node type with itself";
-                return refuse(what.into());
-            }
-        }
-        Ok(())
-    }
-
-    /// The edge type of a step.
-    fn at(&self, step: u32) -> EdgeTypeId {
-        self.path[step as usize % self.path.len()]
-    }
 }
 
 impl Sampler {

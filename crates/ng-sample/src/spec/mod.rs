@@ -1,11 +1,19 @@
 //! What to sample: fanouts per edge type and hop, the method, the seed.
 
+mod links;
+mod roots;
+mod shape;
+mod spread;
+
 use ng_store::Catalog;
 use ng_types::{EdgeTypeId, NodeTypeId};
 
+pub use self::links::{LinkSpec, Negatives};
+pub use self::roots::{Roots, RootsOf};
+pub use self::shape::{EdgeSet, Shape, Temporal, TimesOf};
+pub use self::spread::{Budgets, Spread, Visits, Walks};
 use crate::draw::Needs;
-use crate::links::LinkSpec;
-use crate::{Method, Roots, SampleError, Shape};
+use crate::{Method, SampleError};
 
 /// How many neighbours each hop draws per edge type; -1 takes all, 0 none.
 #[derive(Clone, Debug, PartialEq, Eq)]

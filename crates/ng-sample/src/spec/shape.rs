@@ -7,7 +7,8 @@
 use ng_store::{Catalog, Owner, TensorRef};
 use ng_types::{Dtype, EdgeTypeId, NodeTypeId};
 
-use crate::{Fanouts, Method, SampleError, Spread};
+use super::{Fanouts, Spread};
+use crate::{Method, SampleError};
 
 /// What a batch has beside the nodes that its hops reach.
 #[derive(Clone, Debug, Default, PartialEq)]
