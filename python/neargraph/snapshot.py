@@ -6,7 +6,7 @@ What is read from it, and how, stands in `reader.py`; what PyG reads is made her
 
 from abc import abstractmethod
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from neargraph import _core
 from neargraph._process import ProcessLocal
@@ -40,8 +40,13 @@ class PygReader(Reader):
 
         return GraphStore(self)
 
-    def sampler(self, num_neighbors: Any, *, seed: int = 0, replace: bool = False) -> "Sampler":
+    def sampler(self, num_neighbors: Any, **how: Any) -> "Sampler":
         """A `torch_geometric.sampler.BaseSampler` for PyG's own loaders.
+
+        Args:
+            num_neighbors: Neighbours per node and hop, as a list or by edge type; -1 takes all.
+            **how: `seed`, `replace`, `disjoint`, `time_attr`, `temporal_strategy` and
+                `subgraph_type`, as of `neargraph.pyg.Sampler`.
 
         Example:
             >>> torch_geometric.loader.NeighborLoader(
@@ -50,7 +55,20 @@ class PygReader(Reader):
         """
         from neargraph.pyg import Sampler
 
-        return Sampler(self, num_neighbors, seed=seed, replace=replace)
+        return Sampler(self, num_neighbors, **how)
+
+    @property
+    def edge_index(self) -> NoReturn:
+        """PyG's loaders of graphs in memory ask for this.
+
+        Raises:
+            AttributeError: Always; names the loaders that read a store.
+        """
+        raise AttributeError(
+            f"a {type(self).__name__} has no edge_index in memory; use the loader of that name "
+            "from neargraph: ClusterLoader, GraphSAINT*, ShaDowKHopSampler, RandomNodeLoader, "
+            "HGTLoader"
+        )
 
     def __iter__(self) -> Iterator[Any]:
         # PyG's loaders unpack a remote backend as ``feature_store, graph_store = data``.

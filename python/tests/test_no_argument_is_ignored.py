@@ -72,6 +72,14 @@ IGNORED = [
     # Arguments of PyG.
     ({"temporal_strategy": "last"}, "temporal_strategy"),
     ({"temporal_strategy": "anneal", "time_attr": None}, "temporal_strategy"),
+    ({"input_time": [1]}, "time_attr"),
+    ({"time_attr": "x"}, "int64"),
+    ({"subgraph_type": "sideways"}, "subgraph_type"),
+    ({"input_id": [1]}, "input_id"),
+    ({"disjoint": True, "layout": "direct"}, "layout"),
+    ({"subgraph_type": "induced", "layout": "direct"}, "layout"),
+    ({"time_attr": "y", "layout": "direct"}, "layout"),
+    ({"time_attr": "y", "method": "labor"}, "labor"),
     ({"is_sorted": "yes"}, "is_sorted"),
     ({"pin_memory_device": "cuda"}, "device"),
     ({"in_order": False}, "in_order"),
@@ -145,8 +153,8 @@ def test_a_sampler_refuses_what_it_would_ignore(store, given, named):
         ({"num_parts": 301}, "num_parts"),
         ({"batch_size": 0}, "batch_size"),
         ({"seed": -1}, "seed"),
-        ({"num_workers": 1}, "num_workers"),
-        ({"reading": "scan"}, "reading"),
+        ({"num_workers": 1, "reading": "scan"}, "reading"),
+        ({"nodes": 1}, "nodes"),
     ],
     ids=lambda given: str(given)[:60],
 )
@@ -205,6 +213,11 @@ EFFECTS = {
     "attrs": ["y"],
     "x_dtype": torch.float16,
     "transform": lambda batch: batch.n_id,
+    "input_id": range(300, 0, -1),
+    "disjoint": True,
+    "time_attr": "y",
+    "subgraph_type": "induced",
+    "directed": False,
 }
 
 
@@ -216,6 +229,15 @@ def test_an_argument_changes_the_batches(homo, name):
         return [str(batch) if not hasattr(batch, "to_dict") else _plain(batch) for batch in found]
 
     assert batches(**{name: EFFECTS[name]}) != batches()
+
+
+def test_times_of_seeds_and_the_strategy_change_the_batches(homo):
+    def batches(**changed):
+        arguments = {"num_neighbors": [3], "batch_size": 80, "time_attr": "y", **changed}
+        return [_plain(batch) for batch in ng.NeighborLoader(homo, **arguments)]
+
+    assert batches(input_time=[3] * 300) != batches()
+    assert batches(temporal_strategy="last") != batches()
 
 
 def _plain(batch):

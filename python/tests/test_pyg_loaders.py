@@ -214,8 +214,8 @@ def test_both_faces_are_read_only(homo):
         homo.graph_store.put_edge_index((torch.zeros(1), torch.zeros(1)), None, "coo")
 
 
-def test_sampling_by_time_is_refused(homo):
+def test_times_are_refused_where_the_sampler_does_not_look_at_them(homo):
     sampler = homo.sampler([2])
     index = NodeSamplerInput(torch.arange(2), torch.arange(2), time=torch.arange(2))
-    with pytest.raises(ng.UnsupportedArgument, match="time"):
+    with pytest.raises(ng.UnsupportedArgument, match="time_attr"):
         sampler.sample_from_nodes(index)

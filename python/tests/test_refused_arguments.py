@@ -30,17 +30,15 @@ def test_arguments_that_ask_for_what_happens_anyway_are_taken(homo):
         prefetch_factor=None,
         pin_memory=False,
         generator=None,
+        input_id=None,
     )
 
 
 @pytest.mark.parametrize(
     ("name", "value", "hint"),
     [
-        ("subgraph_type", "induced", "snapshot"),
-        ("subgraph_type", "bidirectional", "snapshot"),
-        ("disjoint", True, "batch_size=1"),
-        ("time_attr", "time", "temporal"),
-        ("input_time", [1], "temporal"),
+        ("time_attr", "x", "int64"),
+        ("input_time", [1], "time_attr"),
         ("weight_attr", "w", "edge_weight"),
         ("neighbor_sampler", object(), "torch_geometric"),
         ("transform_sampler_output", print, "transform="),
@@ -49,7 +47,6 @@ def test_arguments_that_ask_for_what_happens_anyway_are_taken(homo):
         ("sampler", [1], "input_nodes"),
         ("batch_sampler", [[1]], "input_nodes"),
         ("collate_fn", print, "transform="),
-        ("directed", False, "drop"),
     ],
 )
 def test_what_is_not_built_is_refused_with_what_to_do(homo, name, value, hint):

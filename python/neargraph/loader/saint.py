@@ -6,7 +6,6 @@ coefficients are functions of the arguments and of the version of the store.
 """
 
 from abc import abstractmethod
-from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any
 

@@ -26,10 +26,9 @@ from torch_geometric.sampler.neighbor_sampler import edge_sample
 from neargraph.exceptions import NodeOutOfRange, UnsupportedArgument
 from neargraph.loader.minibatch import MiniBatch
 from neargraph.loader.sampler import NeighborSampler
+from neargraph.loader.seeds import InputNodes, with_given
 from neargraph.reader import Reader, as_ids
 from neargraph.splits import SPLITS
-
-_TIMES = "sampling by time is not built; leave input_time and edge_label_time out"
 
 
 class Sampler(BaseSampler):  # type: ignore[misc]
@@ -45,6 +44,12 @@ class Sampler(BaseSampler):  # type: ignore[misc]
         num_neighbors: Neighbours per node and hop, as a list or by edge type; -1 takes all.
         seed: Seed of all draws.
         replace: Draw with replacement.
+        disjoint: Give each seed a subgraph of its own, ``batch.batch`` [n].
+        time_attr: Sample nothing that is later than its seed: the name of an int64 node tensor, or
+            ``"edge_time"``. PyG's loaders take the times of seeds as `input_time` or
+            `edge_label_time`; nodes have their own where the attribute is one of theirs.
+        temporal_strategy: ``"uniform"`` or ``"last"``.
+        subgraph_type: ``"directional"``, ``"bidirectional"`` or ``"induced"``.
 
     Example:
         >>> loader = torch_geometric.loader.NodeLoader(
@@ -52,9 +57,28 @@ class Sampler(BaseSampler):  # type: ignore[misc]
     """
 
     def __init__(
-        self, store: Reader, num_neighbors: Any, *, seed: int = 0, replace: bool = False
+        self,
+        store: Reader,
+        num_neighbors: Any,
+        *,
+        seed: int = 0,
+        replace: bool = False,
+        disjoint: bool = False,
+        time_attr: str | None = None,
+        temporal_strategy: str = "uniform",
+        subgraph_type: Any = "directional",
     ) -> None:
-        self._sampler = NeighborSampler(store, num_neighbors, seed=seed, replace=replace, attrs=())
+        self._sampler = NeighborSampler(
+            store,
+            num_neighbors,
+            seed=seed,
+            replace=replace,
+            attrs=(),
+            disjoint=disjoint,
+            time_attr=time_attr,
+            temporal_strategy=temporal_strategy,
+            subgraph_type=subgraph_type,
+        )
         schema = self._sampler.schema
         named = [t.triple for t in schema.edge_types if t.is_reverse_index]
         if named:
@@ -64,6 +88,7 @@ class Sampler(BaseSampler):  # type: ignore[misc]
             )
         self._epoch: int | None = None
         self._splits: dict[str, Tensor] = {}
+        self._dated: dict[str, Tensor] | None = None
         counts = {t.name: t.num_nodes for t in schema.node_types}
         self.num_nodes: int | dict[str, int] = counts
         if schema.is_homogeneous:
@@ -80,8 +105,7 @@ class Sampler(BaseSampler):  # type: ignore[misc]
         self, index: NodeSamplerInput, **kwargs: Any
     ) -> SamplerOutput | HeteroSamplerOutput:
         """Samples around seed nodes; called by PyG's NodeLoader."""
-        if index.time is not None:
-            raise UnsupportedArgument(_TIMES)
+        self._check_times(index.time)
         schema, name = self._sampler.snapshot.schema, index.input_type
         seeds: Tensor | dict[str, Tensor] = index.node
         input_id = index.input_id
@@ -97,7 +121,7 @@ class Sampler(BaseSampler):  # type: ignore[misc]
             seeds = input_id = self._split(name)[index.node]
         else:
             schema.node_type(name)
-        out = self._sample(seeds, self._stream(input_id, index.node))
+        out = self._sample(seeds, self._stream(input_id, index.node), index.time)
         out.metadata = (input_id, index.time)
         return out
 
@@ -114,17 +138,22 @@ class Sampler(BaseSampler):  # type: ignore[misc]
 
         Negative links are drawn by PyG from torch's generator, seeded here by the same stream.
         """
-        if index.time is not None:
-            raise UnsupportedArgument(_TIMES)
+        self._check_times(index.time)
         index = self._with_checked_type(index)
+        shape = self._sampler.shape
+        if shape.times is not None and index.time is None:
+            raise UnsupportedArgument(
+                "time_attr needs the time of each link; give edge_label_time to PyG's loader"
+            )
         stream = self._stream(index.input_id, index.row)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed((self._sampler.seed ^ stream) % 2**63)
             return edge_sample(
                 index,
-                lambda seeds, _times: self._sample(seeds, stream),
+                lambda seeds, times: self._sample(seeds, stream, times),
                 self.num_nodes,
-                disjoint=False,
+                disjoint=shape.disjoint,
+                node_time=self._times_of_nodes(index, neg_sampling),
                 neg_sampling=neg_sampling,
             )
 
@@ -157,23 +186,73 @@ class Sampler(BaseSampler):  # type: ignore[misc]
         worker = torch.utils.data.get_worker_info()
         return 0 if worker is None else worker.seed - worker.id
 
+    def _check_times(self, times: Tensor | None) -> None:
+        if times is not None and self._sampler.shape.times is None:
+            raise UnsupportedArgument(
+                "input_time and edge_label_time have no effect on a sampler without time_attr; "
+                "make it by store.sampler(..., time_attr=...), or leave them out"
+            )
+
+    def _times_of_nodes(
+        self, index: EdgeSamplerInput, neg_sampling: NegativeSampling | None
+    ) -> Tensor | dict[str, Tensor] | None:
+        """The times of all nodes, which PyG draws negative links by; they are kept."""
+        names = self._sampler.shape.node_times
+        if names is None or neg_sampling is None:
+            return None
+        if self._dated is None:
+            snapshot = self._sampler.snapshot
+            self._dated = {
+                owner.name: torch.from_numpy(
+                    snapshot.features(owner.name, np.arange(owner.num_nodes), name).reshape(-1)
+                )
+                for owner, name in zip(snapshot.schema.node_types, names, strict=True)
+                if name is not None
+            }
+        return self._dated if index.input_type is not None else next(iter(self._dated.values()))
+
     def _sample(
-        self, seeds: Tensor | dict[str, Tensor], stream: int
+        self,
+        seeds: Tensor | dict[str, Tensor],
+        stream: int,
+        times: Tensor | dict[str, Tensor] | None = None,
     ) -> SamplerOutput | HeteroSamplerOutput:
-        named = seeds if isinstance(seeds, dict) else {self._sampler.schema.node_type().name: seeds}
+        schema = self._sampler.schema
+        named = seeds if isinstance(seeds, dict) else {schema.node_type().name: seeds}
         checked = {name: _checked(ids) for name, ids in named.items()}
-        batch = self._sampler.sample_many(checked, stream=stream)
+        if self._sampler.shape.is_plain:
+            batch = self._sampler.sample_many(checked, stream=stream)
+        else:
+            batch = self._sample_shaped(checked, stream, times)
         return self._hetero_output(batch) if isinstance(seeds, dict) else self._output(batch)
+
+    def _sample_shaped(
+        self, seeds: dict[str, Tensor], stream: int, times: Tensor | dict[str, Tensor] | None
+    ) -> MiniBatch:
+        if len(seeds) > 1:
+            raise UnsupportedArgument(
+                f"seeds of several types, {list(seeds)}, share one subgraph under PyG's loaders; "
+                "use neargraph.LinkNeighborLoader for disjoint, temporal, bidirectional and "
+                "induced ones"
+            )
+        ((name, ids),) = seeds.items()
+        given = times[name] if isinstance(times, dict) else times
+        inputs = InputNodes(self._sampler.schema.node_type(name), as_ids(ids), False)
+        inputs = with_given(inputs, times=given)
+        self._sampler.check_seed_times(inputs)
+        return self._sampler.make(inputs, stream)
 
     def _output(self, batch: MiniBatch) -> SamplerOutput:
         row, col = torch.from_numpy(batch.edge_index())
+        by_hop = self._sampler.shape.subgraph == "directional"
         return SamplerOutput(
             node=torch.from_numpy(batch.nodes()),
             row=row,
             col=col,
             edge=_optional(batch.edge_ids()),
-            num_sampled_nodes=batch.num_sampled_nodes(),
-            num_sampled_edges=batch.num_sampled_edges(),
+            batch=_optional(batch.subgraphs()),
+            num_sampled_nodes=batch.num_sampled_nodes() if by_hop else None,
+            num_sampled_edges=batch.num_sampled_edges() if by_hop else None,
         )
 
     def _hetero_output(self, batch: MiniBatch) -> HeteroSamplerOutput:
@@ -181,13 +260,18 @@ class Sampler(BaseSampler):  # type: ignore[misc]
         triples = [t.triple for t in schema.edge_types]
         pairs = {t: torch.from_numpy(batch.edge_index(t)) for t in triples}
         names = [t.name for t in schema.node_types]
+        by_hop = self._sampler.shape.subgraph == "directional"
+        batches = {name: _optional(batch.subgraphs(name)) for name in names}
+        nodes = {name: batch.num_sampled_nodes(name) for name in names}
+        edges = {t: batch.num_sampled_edges(t) for t in triples}
         return HeteroSamplerOutput(
             node={name: torch.from_numpy(batch.nodes(name)) for name in names},
             row={t: pair[0] for t, pair in pairs.items()},
             col={t: pair[1] for t, pair in pairs.items()},
             edge={t: _optional(batch.edge_ids(t)) for t in triples},
-            num_sampled_nodes={name: batch.num_sampled_nodes(name) for name in names},
-            num_sampled_edges={t: batch.num_sampled_edges(t) for t in triples},
+            batch=batches if self._sampler.shape.disjoint else None,
+            num_sampled_nodes=nodes if by_hop else None,
+            num_sampled_edges=edges if by_hop else None,
         )
 
 

@@ -1,0 +1,331 @@
+"""PyG's own loaders on a store, cell by cell: the table of docs/compatibility.md."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sampled import PLAIN, shop, temporal_graph
+
+import neargraph as ng
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("torch_geometric")
+from torch_geometric import loader as pyg  # noqa: E402
+from torch_geometric.nn import GraphSAGE  # noqa: E402
+
+TABLE = Path(__file__).resolve().parents[2] / "docs" / "compatibility.md"
+BUYS = ("user", "buys", "item")
+CELLS = {}
+
+
+def cell(name, says):
+    """A row of the table: what it says of one use, and the function that checks it."""
+
+    def register(function):
+        CELLS[name] = says, function
+        return function
+
+    return register
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    return temporal_graph().write(tmp_path_factory.mktemp("table") / "dated.ng")
+
+
+@pytest.fixture(scope="module")
+def shop_path(tmp_path_factory):
+    return shop().write(tmp_path_factory.mktemp("table") / "shop.ng")
+
+
+@pytest.fixture
+def stores(path, shop_path):
+    with ng.open(path, memory="64MB") as one, ng.open(shop_path, memory="64MB") as several:
+        yield one, several
+
+
+def check_rows(batch, graph=None):
+    """Rows and edges of a batch of the homogeneous store."""
+    graph = graph or temporal_graph()
+    edges, n_id, e_id = graph.edges[PLAIN], batch.n_id.numpy(), batch.e_id.numpy()
+    assert np.array_equal(batch.x.numpy(), graph.nodes["node"].tensors["x"][n_id])
+    assert np.array_equal(n_id[batch.edge_index[0].numpy()], edges.sources[e_id])
+    assert np.array_equal(n_id[batch.edge_index[1].numpy()], edges.destinations[e_id])
+    return len(e_id)
+
+
+@cell("NodeLoader", "works")
+def node_loader(one, several):
+    found = pyg.NodeLoader(one, one.sampler([3, 2]), input_nodes=torch.arange(60), batch_size=8)
+    assert sum(map(check_rows, found)) > 60
+    found = pyg.NodeLoader(several, several.sampler([3, 2]), input_nodes="item", batch_size=8)
+    assert torch.cat([b["item"].n_id[: b["item"].batch_size] for b in found]).tolist() == list(
+        range(25)
+    )
+
+
+@cell("NeighborLoader", "works")
+def neighbor_loader(one, several):
+    for store, seeds in ((one, torch.arange(60)), (several, ("user", torch.arange(40)))):
+        sampler = store.sampler([3, 2])
+        how = {"neighbor_sampler": sampler, "batch_size": 8, "num_workers": 0}
+        assert len(list(pyg.NeighborLoader(store, [3, 2], input_nodes=seeds, **how))) == (
+            -(-len(seeds if store is one else seeds[1]) // 8)
+        )
+
+
+@cell("NeighborLoader, disjoint", "works")
+def disjoint(one, several):
+    sampler = one.sampler([3, 2], disjoint=True)
+    how = {"neighbor_sampler": sampler, "batch_size": 8, "disjoint": True}
+    for batch in pyg.NeighborLoader(one, [3, 2], input_nodes=torch.arange(60), **how):
+        check_rows(batch)
+        assert torch.equal(*batch.batch[batch.edge_index])
+        assert batch.batch[: batch.batch_size].tolist() == list(range(batch.batch_size))
+    sampler = several.sampler([3, 2], disjoint=True)
+    for batch in pyg.NodeLoader(several, sampler, input_nodes="item", batch_size=8):
+        row, col = batch[BUYS].edge_index
+        assert torch.equal(batch["user"].batch[row], batch["item"].batch[col])
+
+
+@cell("NeighborLoader, times", "works")
+def temporal(one, _):
+    times = torch.arange(60) % 45
+    for name, given in (("edge_time", times), ("born", times), ("born", None)):
+        sampler = one.sampler([4, 3], time_attr=name)
+        found = pyg.NodeLoader(
+            one, sampler, input_nodes=torch.arange(60), input_time=given, batch_size=8
+        )
+        graph = temporal_graph()
+        born = torch.from_numpy(graph.nodes["node"].tensors["born"])
+        edge_times = torch.from_numpy(graph.edges[PLAIN].times)
+        for batch in found:
+            check_rows(batch)
+            seeds = batch.n_id[: batch.batch_size]
+            until = (born[seeds] if given is None else times[seeds])[batch.batch]
+            if name == "born":
+                later = born[batch.n_id] > until
+                later[: batch.batch_size] = False
+            else:
+                later = edge_times[batch.e_id] > until[batch.edge_index[1]]
+            assert not later.any()
+
+
+@cell("NeighborLoader, subgraph_type", "works")
+def subgraph_type(one, _):
+    edges = temporal_graph().edges[PLAIN]
+    for kind in ("induced", "bidirectional"):
+        sampler = one.sampler([3, 2], subgraph_type=kind)
+        found = pyg.NodeLoader(one, sampler, input_nodes=torch.arange(60), batch_size=8)
+        for batch in found:
+            if kind == "induced":
+                inside = np.isin(edges.sources, batch.n_id) & np.isin(
+                    edges.destinations, batch.n_id
+                )
+                assert sorted(batch.e_id.tolist()) == np.flatnonzero(inside).tolist()
+            else:
+                pairs = set(map(tuple, batch.edge_index.T.tolist()))
+                assert pairs == {(b, a) for a, b in pairs}
+
+
+@cell("LinkNeighborLoader, LinkLoader", "differs: negative links may be edges")
+def link_loaders(one, several):
+    links = torch.stack([torch.arange(20), torch.arange(20) + 1])
+    for store, given in (
+        (one, (None, links)),
+        (one, (PLAIN, links)),
+        (one, PLAIN),
+        (several, (BUYS, links)),
+        (several, BUYS),
+    ):
+        for neg_sampling in (None, "binary", "triplet"):
+            sampler = store.sampler([3, 2])
+            how = {"edge_label_index": given, "neg_sampling": neg_sampling, "batch_size": 7}
+            first = list(pyg.LinkLoader(store, sampler, **how))
+            second = list(pyg.LinkNeighborLoader(store, [3, 2], neighbor_sampler=sampler, **how))
+            assert len(first) == len(second) > 2
+
+
+@cell("LinkNeighborLoader, a plain edge_label_index", "refused: give (None, links)")
+def plain_links(one, _):
+    links = torch.zeros((2, 4), dtype=torch.int64)
+    with pytest.raises(AssertionError):
+        pyg.LinkNeighborLoader(one, [2], edge_label_index=links, neighbor_sampler=one.sampler([2]))
+
+
+@cell("LinkNeighborLoader, times and disjoint", "works within one node type")
+def link_times(one, several):
+    links, times = torch.stack([torch.arange(40), torch.arange(40) + 1]), torch.arange(40)
+    edge_times = torch.from_numpy(temporal_graph().edges[PLAIN].times)
+    for neg_sampling in (None, "binary", "triplet"):
+        for name in ("edge_time", "born"):
+            loader = pyg.LinkLoader(
+                one,
+                one.sampler([4, 3], time_attr=name),
+                edge_label_index=(None, links),
+                edge_label_time=times + 30,
+                neg_sampling=neg_sampling,
+                batch_size=8,
+            )
+            for number, batch in enumerate(loader):
+                check_rows(batch)
+                until = (times + 30)[8 * number :][batch.batch[batch.edge_index[1]]]
+                if name == "edge_time":
+                    assert (edge_times[batch.e_id] <= until).all()
+    sampler = several.sampler([2], disjoint=True)
+    with pytest.raises(ng.UnsupportedArgument, match="LinkNeighborLoader"):
+        next(iter(pyg.LinkLoader(several, sampler, edge_label_index=(BUYS, links[:, :20]))))
+    late = one.sampler([4], time_attr="edge_time")
+    with pytest.raises(ng.UnsupportedArgument, match="edge_label_time"):
+        next(iter(pyg.LinkLoader(one, late, edge_label_index=(None, links))))
+
+
+@cell(
+    "NeighborLoader without neighbor_sampler", "refused: give neighbor_sampler=store.sampler(...)"
+)
+def without_sampler(one, _):
+    with pytest.raises(ValueError, match="Expected a 'Data'"):
+        pyg.NeighborLoader(one, [2], input_nodes=torch.arange(4))
+
+
+@cell("HGTLoader", "refused: takes HeteroData alone; use neargraph.HGTLoader")
+def hgt(_, several):
+    with pytest.raises((AttributeError, ImportError), match=r"edge_items|torch-sparse"):
+        next(iter(pyg.HGTLoader(several, [4], input_nodes="item")))
+    assert len(list(ng.HGTLoader(several, [4], "item", batch_size=5))) == 5
+
+
+@cell("ImbalancedSampler", "works with the labels as a tensor, as sampler=")
+def imbalanced(one, _):
+    labels = torch.arange(60) % 7 // 6
+    order = pyg.ImbalancedSampler(labels)
+    found = pyg.NodeLoader(
+        one, one.sampler([2]), input_nodes=torch.arange(60), sampler=order, batch_size=20
+    )
+    seeds = torch.cat([b.n_id[: b.batch_size] for b in found])
+    assert len(seeds) == 60
+    assert labels[seeds].sum() > labels.sum()
+    with pytest.raises(ng.UnsupportedArgument, match="sampler"):
+        ng.NeighborLoader(one, [2], sampler=order)
+
+
+@cell("DataLoader, DynamicBatchSampler", "refused: take lists of graphs; use neargraph.GraphLoader")
+def data_loader(one, _):
+    with pytest.raises(TypeError):
+        next(iter(pyg.DataLoader(one)))
+    with pytest.raises(TypeError):
+        list(pyg.DynamicBatchSampler(one, 100))
+
+
+@cell("ClusterData, ClusterLoader", "refused: use neargraph.ClusterLoader")
+def cluster(one, _):
+    with pytest.raises(AttributeError, match="ClusterLoader"):
+        pyg.ClusterData(one, 4)
+    assert len(list(ng.ClusterLoader(one, 4))) == 4
+
+
+@cell("GraphSAINT samplers", "refused: use neargraph.GraphSAINTNodeSampler and the others")
+def saint(one, _):
+    for name in ("GraphSAINTNodeSampler", "GraphSAINTEdgeSampler"):
+        with pytest.raises(AttributeError, match="GraphSAINT"):
+            getattr(pyg, name)(one, 6)
+    with pytest.raises(AttributeError, match="GraphSAINT"):
+        pyg.GraphSAINTRandomWalkSampler(one, 6, 2)
+    assert len(list(ng.GraphSAINTNodeSampler(one, 6, 3))) == 3
+
+
+@cell("ShaDowKHopSampler", "refused: use neargraph.ShaDowKHopSampler")
+def shadow(one, _):
+    with pytest.raises((AttributeError, ImportError), match=r"ShaDow|torch-sparse"):
+        pyg.ShaDowKHopSampler(one, 2, 2)
+    assert len(list(ng.ShaDowKHopSampler(one, 2, 2, batch_size=20))) == 3
+
+
+@cell("RandomNodeLoader", "refused: use neargraph.RandomNodeLoader")
+def random_node(one, _):
+    with pytest.raises(AttributeError, match="RandomNodeLoader"):
+        next(iter(pyg.RandomNodeLoader(one, num_parts=3)))
+    assert len(list(ng.RandomNodeLoader(one, 3))) == 3
+
+
+@cell("NeighborSampler (old)", "refused: needs torch-sparse; use NeighborLoader")
+def old_sampler(one, _):
+    row, col, _ = one.graph_store.coo()
+    if importlib.util.find_spec("torch_sparse"):
+        pytest.skip("torch_sparse is installed here")
+    with pytest.raises(ImportError, match="torch-sparse"):
+        next(iter(pyg.NeighborSampler(torch.stack([row, col]), [2], batch_size=4)))
+
+
+@cell("BasicGNN.inference", "refused: use neargraph infer, or inference_per_layer")
+def inference(one, _):
+    model = GraphSAGE(4, 8, 1)
+    with pytest.raises(AssertionError):
+        model.inference(ng.NeighborLoader(one, [-1], batch_size=20))
+
+
+def trained(one, data, of_batch):
+    """How many seeds a Trainer has seen in two epochs of `data`."""
+    module = pytest.importorskip("lightning", reason="lightning is not installed")
+
+    class Model(module.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.model, self.seen = GraphSAGE(4, 8, 1, 2), 0
+
+        def training_step(self, batch, _number):
+            out, count = self.model(batch.x, batch.edge_index), of_batch(batch)
+            self.seen += count
+            return torch.nn.functional.cross_entropy(out[:count], batch.born[:count] % 2)
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), 0.1)
+
+    model = Model()
+    silent = ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary")
+    trainer = module.Trainer(max_epochs=2, accelerator="cpu", **dict.fromkeys(silent, False))
+    trainer.fit(model, data)
+    return model.seen
+
+
+@cell("lightning.Trainer with neargraph's loaders", "works")
+def trainer(one, _):
+    loader = ng.NeighborLoader(one, [3, 2], batch_size=8)
+    assert trained(one, loader, lambda batch: batch.batch_size) == 120
+
+
+@cell("LightningNodeData", "works with node_sampler= and input nodes given")
+def lightning_nodes(one, _):
+    pytest.importorskip("lightning", reason="lightning is not installed")
+    from torch_geometric.data.lightning import LightningNodeData
+
+    seeds = torch.arange(60)
+    nodes = {f"input_{part}_nodes": seeds for part in ("train", "val", "test", "pred")}
+    how = {"batch_size": 8, "pin_memory": False}
+    data = LightningNodeData(one, **nodes, node_sampler=one.sampler([3, 2]), **how)
+    assert trained(one, data, lambda batch: batch.batch_size) == 120
+
+
+@cell("LightningLinkData", "works with link_sampler= and typed edges given")
+def lightning_links(one, _):
+    pytest.importorskip("lightning", reason="lightning is not installed")
+    from torch_geometric.data.lightning import LightningLinkData
+
+    links = (None, torch.stack([torch.arange(40), torch.arange(40) + 1]))
+    edges = {f"input_{part}_edges": links for part in ("train", "val", "test", "pred")}
+    how = {"batch_size": 8, "pin_memory": False}
+    data = LightningLinkData(one, **edges, link_sampler=one.sampler([3, 2]), **how)
+    assert trained(one, data, lambda batch: batch.edge_label_index.size(1)) == 80
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_a_cell_of_the_table_is_what_it_says(stores, name):
+    CELLS[name][1](*stores)
+
+
+def test_the_table_of_the_document_has_these_cells():
+    rows = re.findall(r"^\| (.*?) +\| (.*?) +\|$", TABLE.read_text(), re.MULTILINE)
+    table = {first.replace("`", ""): says.replace("`", "") for first, says in rows[1:]}
+    assert table == {name: says for name, (says, _) in CELLS.items()}

@@ -1,0 +1,100 @@
+"""ShaDowKHopSampler: a batch of subgraphs, each with all edges between the nodes around a root."""
+
+import numpy as np
+import pytest
+from sampled import PLAIN, epoch_of
+
+import neargraph as ng
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("torch_geometric")
+from torch_geometric.data import Batch  # noqa: E402
+
+
+def make(store, **more):
+    how = {"depth": 2, "num_neighbors": 3, "batch_size": 11, **more}
+    return ng.ShaDowKHopSampler(store, **how)
+
+
+@pytest.mark.parametrize("replace", [False, True])
+def test_a_batch_is_one_induced_subgraph_for_each_root(homo, homo_graph, replace):
+    edges, nodes = homo_graph.edges[PLAIN], homo_graph.nodes["node"].tensors
+    roots = []
+    disjoint = ng.NeighborLoader(homo, [3, 3], batch_size=11, disjoint=True, replace=replace)
+    for batch, apart in zip(make(homo, replace=replace), disjoint, strict=True):
+        assert isinstance(batch, Batch)
+        n_id, e_id = batch.n_id.numpy(), batch.e_id.numpy()
+        count = len(batch.root_n_id)
+        assert (torch.diff(batch.batch) >= 0).all()
+        assert batch.ptr.tolist() == [0, *torch.bincount(batch.batch).cumsum(0).tolist()]
+        assert batch.root_n_id.tolist() == batch.ptr[:-1].tolist()
+        assert np.array_equal(batch.x.numpy(), nodes["x"][n_id])
+        assert np.array_equal(batch.y.numpy(), nodes["y"][n_id[batch.root_n_id]])
+        assert np.array_equal(batch.train_mask.numpy(), nodes["split_0"][n_id] == 1)
+        assert np.array_equal(batch.edge_attr.numpy(), edges.tensors["edge_attr"][e_id])
+        assert np.array_equal(n_id[batch.edge_index[0]], edges.sources[e_id])
+        assert np.array_equal(n_id[batch.edge_index[1]], edges.destinations[e_id])
+        assert torch.equal(*batch.batch[batch.edge_index])
+        for number in range(count):
+            own = n_id[batch.batch == number]
+            assert sorted(own) == sorted(apart.n_id[apart.batch == number].tolist())
+            inside = np.isin(edges.sources, own) & np.isin(edges.destinations, own)
+            found = e_id[batch.batch[batch.edge_index[1]] == number]
+            assert np.array_equal(np.sort(found), np.flatnonzero(inside))
+        roots += n_id[batch.root_n_id].tolist()
+    assert roots == list(range(300))
+
+
+def test_all_neighbours_of_all_hops_are_there_with_fanout_minus_1(homo, homo_graph):
+    edges = homo_graph.edges[PLAIN]
+    (batch,) = make(homo, num_neighbors=-1, node_idx=[30, 40], batch_size=2)
+    for number, root in enumerate((30, 40)):
+        reached = {root}
+        for _ in range(2):
+            reached |= set(edges.sources[np.isin(edges.destinations, list(reached))].tolist())
+        assert set(batch.n_id[batch.batch == number].tolist()) == reached
+
+
+def test_roots_are_taken_as_seeds_are(homo):
+    for given, expected in (
+        ("train", homo.split("train").tolist()),
+        ([5, 5, 9], [5, 5, 9]),
+        (torch.from_numpy(homo.mask("val")), homo.split("val").tolist()),
+    ):
+        found = [batch.n_id[batch.root_n_id] for batch in make(homo, node_idx=given)]
+        assert torch.cat(found).tolist() == expected
+
+
+def test_state_reading_and_processes(homo):
+    expected = epoch_of(make(homo, shuffle=True, seed=2))
+    for more in ({"reading": "scan"}, {"reading": "direct"}, {"num_workers": 2}):
+        assert epoch_of(make(homo, shuffle=True, seed=2, **more)) == expected, more
+    loader = make(homo, shuffle=True, seed=2)
+    passes = iter(loader)
+    next(passes)
+    other = make(homo, shuffle=True, seed=2)
+    other.load_state_dict(loader.state_dict())
+    assert epoch_of(other) == expected[1:]
+    with pytest.raises(ng.StateMismatch):
+        make(homo, shuffle=True, seed=2, depth=1).load_state_dict(loader.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"depth": 0}, "depth"),
+        ({"num_neighbors": -2}, "fanout"),
+        ({"node_idx": [300]}, "300"),
+        ({"input_nodes": [1]}, "input_nodes"),
+        ({"layout": "direct"}, "layout"),
+    ],
+    ids=str,
+)
+def test_arguments_without_meaning_are_refused(homo, given, named):
+    with pytest.raises((ValueError, TypeError, ng.NeargraphError), match=named):
+        make(homo, **given)
+
+
+def test_stores_of_several_types_are_refused(hetero):
+    with pytest.raises(ng.UnsupportedArgument, match="node type"):
+        make(hetero)
