@@ -120,33 +120,32 @@ impl Sampler {
     ) -> Result<Vec<bool>, SampleError> {
         let ends = self.ends()[usize::from(edge_type.0)];
         let (mut lists, mut nodes) = (HashMap::new(), Vec::new());
-        let mut wanted: HashMap<(usize, NodeId), (i64, bool)> = HashMap::new();
-        for ([source, destination], until) in pairs {
+        // When the first edge of each pair was; `None` until one is found.
+        let mut first: HashMap<(usize, NodeId), Option<i64>> = HashMap::new();
+        for ([source, destination], _) in pairs {
             let list = *lists.entry(*destination).or_insert_with(|| {
                 nodes.push(*destination);
                 nodes.len() - 1
             });
-            let (latest, _) = wanted.entry((list, *source)).or_insert((*until, false));
-            *latest = (*latest).max(*until);
+            first.insert((list, *source), None);
         }
-        let is_wanted = &|list, source, time: Option<i64>| {
-            let until = wanted.get(&(list, source));
-            until.is_some_and(|(until, _)| time.is_none_or(|time| time <= *until))
-        };
+        let is_wanted = &|list, source, _| first.contains_key(&(list, source));
         let around = Around { is_wanted, ..Around::nothing(self.relation(edge_type)) };
         let request = Wanted { edge_type: usize::from(edge_type.0), nodes: &nodes, until: None };
         let rule = Rule::Entries(ByEntry::Among);
         let edges = self.read_lists(request, (rule, around), None, admit)?;
-        for (list, ends) in edges.offsets.windows(2).enumerate() {
-            for source in &edges.sources[ends[0]..ends[1]] {
-                if let Some((_, is_edge)) = wanted.get_mut(&(list, *source)) {
-                    *is_edge = true;
+        for (list, range) in edges.offsets.windows(2).enumerate() {
+            for at in range[0]..range[1] {
+                let time = edges.times.get(at).copied().unwrap_or(i64::MIN);
+                if let Some(first) = first.get_mut(&(list, edges.sources[at])) {
+                    *first = Some(first.map_or(time, |first| first.min(time)));
                 }
             }
         }
         let late = self.are_late(pairs)?;
-        let bad = |(([source, destination], _), late): (&([NodeId; 2], i64), bool)| {
-            let is_edge = wanted.get(&(lists[destination], *source)).is_some_and(|found| found.1);
+        let bad = |(([source, destination], until), late): (&([NodeId; 2], i64), bool)| {
+            let first = first.get(&(lists[destination], *source)).copied().flatten();
+            let is_edge = first.is_some_and(|first| first <= *until);
             let is_loop = ends.source == ends.destination && source == destination;
             (is_edge && !planted("negative_links_may_be_edges")) || is_loop || late
         };
