@@ -39,9 +39,10 @@ def test_a_tu_set_becomes_one_block_diagonal_graph(name, tmp_path):
     import_graph(folder, tmp_path / "g.ng")
     adjacency = table(folder, name, "A", np.int64) - 1
     graph = table(folder, name, "graph_indicator", np.int64) - 1
+    labels = table(folder, name, "graph_labels", np.int64)
     tensors = {
         "graph_id": graph,
-        "graph_y": table(folder, name, "graph_labels", np.int64)[graph],
+        "graph_y": np.unique(labels, return_inverse=True)[1][graph],
         "node_label": table(folder, name, "node_labels", np.int64),
     }
     edges = RawEdges(adjacency[:, 0], adjacency[:, 1])

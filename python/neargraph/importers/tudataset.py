@@ -69,6 +69,12 @@ def plan_tudataset(path: Path | str) -> GraphPlan:
     has_ids = bool(tensors)
     edge = EdgePlan(chunks=chunks, num_edges=num_edges, has_edge_ids=has_ids, tensors=tensors)
     facts = [block_fact(node_ptr)]
+    facts += [
+        f"graph labels {', '.join(t.class_names)} are stored as classes 0 to "
+        f"{len(t.class_names) - 1}"
+        for t in node.tensors
+        if t.name == "graph_y" and t.class_names
+    ]
     used = [file for part in _PARTS if (file := _part(folder, name, part))]
     notes = unused_files(folder, used)
     return GraphPlan(str(folder), "tudataset", [node], [edge], notes, facts)
@@ -83,8 +89,21 @@ def _node_tensors(folder: Path, name: str, graph_of: Array, node_ptr: Array) -> 
     plans = _tensors(folder, name, _NODE_PARTS, len(graph_of))
     plans.append(graph_ids(node_ptr))
     if file := _part(folder, name, "graph_labels"):
-        plans.append(graph_labels(_squeeze(number_table(file, ",", np.int64)), node_ptr, str(file)))
+        plans.append(
+            _graph_labels(_squeeze(number_table(file, ",", np.int64)), node_ptr, str(file))
+        )
     return plans
+
+
+def _graph_labels(labels: Array, node_ptr: Array, where: str) -> TensorPlan:
+    """Labels of graphs; one column of them becomes classes 0, 1, ... as in PyG's TUDataset, with
+    the numbers of the file as the names of the classes."""
+    if labels.ndim > 1:
+        return graph_labels(labels, node_ptr, where)
+    names, classes = np.unique(labels, return_inverse=True)
+    plan = graph_labels(classes, node_ptr, where)
+    plan.class_names = [str(name) for name in names]
+    return plan
 
 
 def _squeeze(values: Array) -> Array:
