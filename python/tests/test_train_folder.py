@@ -137,6 +137,21 @@ def test_a_run_that_is_refused_leaves_no_folder(path, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+def test_two_writers_of_one_folder_are_refused(path, tmp_path):
+    out, refused = tmp_path / "run", []
+
+    def second(phase, step, steps, value):
+        if not refused:
+            with pytest.raises(ng.StoreBusy, match="another process goes on") as caught:
+                resume(out)
+            refused.append(str(caught.value))
+
+    with ng.open(path, memory="64MB") as store:
+        result = fit(store, CONFIG, out=out, progress=second)
+    assert refused
+    assert json.loads((out / "result.json").read_text())["losses"] == result.losses
+
+
 def test_a_run_that_has_ended_goes_on_with_more_epochs_alone(whole, tmp_path, path):
     out = tmp_path / "run"
     shutil.copytree(whole[0], out)

@@ -108,7 +108,9 @@ def test_labels_of_one_node_type_of_several_are_learned(tmp_path, model):
     ["neighbor", "labor", "cluster", "saint-walk", "saint-edge", "random-node", "shadow"],
 )
 def test_every_sampler_of_nodes_feeds_the_same_loop_and_repeats_itself(plain, sampler):
-    settings = {"sampler": sampler, "parts": 10, "batch_parts": 2}
+    settings = {"sampler": sampler}
+    settings |= {"parts": 10} if sampler in ("cluster", "random-node") else {}
+    settings |= {"batch_parts": 2} if sampler == "cluster" else {}
     if sampler.startswith("saint"):
         settings |= {"steps": 4, "coverage": 5}
     first, second = (run(plain, **settings) for _ in range(2))
@@ -247,16 +249,32 @@ def test_times_cut_links_where_they_are_given():
         ({"negatives": "triplet"}, "is for the task link"),
         ({"holdout": (5.0, 5.0)}, "is for the tasks link and graph"),
         ({"coverage": 3}, "is for the samplers saint-node"),
+        ({"parts": 10}, "is for the samplers cluster and random-node"),
+        ({"sampler": "random-node", "batch_parts": 2}, "is for the sampler cluster"),
         ({"schedule_factor": 0.5}, "is for the schedules step and plateau"),
         ({"sampler": "labor", "method": "weighted"}, "is for the sampler neighbor"),
         ({"sampler": "shadow", "fanouts": (3, 4)}, "the same number in each hop"),
-        ({"task": "link", "model": "lightgcn"}, "nothing to learn"),
+        ({"task": "link", "model": "lightgcn"}, "hidden=16 is for models with hidden layers"),
     ],
 )
 def test_what_does_not_go_together_is_refused_in_one_line(plain, settings, message):
     with pytest.raises(ng.UnsupportedArgument, match=message) as caught:
         run(plain, **settings)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"task": "link"}, "an edge type must be named"),
+        ({"task": "link", "target": "user,sells,item"}, "names no edge type"),
+        ({"target": "shop"}, "no node type 'shop'"),
+    ],
+)
+def test_a_type_that_is_not_there_is_refused_by_the_name_of_its_option(tmp_path, settings, message):
+    path = typed_store(tmp_path / "g.ng")
+    with pytest.raises(ng.NameNotFound, match=f"{message}.* name one as target"):
+        run(path, model="hetero-sage", **settings)
 
 
 def test_labels_of_one_class_alone_are_refused(tmp_path):

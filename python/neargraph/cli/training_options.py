@@ -82,6 +82,16 @@ OPTIONS: dict[str, Option] = {
     "test_after": Option("int", None, "Links later than this time are for test."),
     "train_edges": Option("int", None, "Links of an epoch at most. Default: all."),
     "eval_edges": Option("int", 100000, "Links of a validation or test at most."),
+    "temporal": Option(
+        "str", "auto", "Sample only edges earlier than a link: auto, off, uniform or last."
+    ),
+    "embedding": Option(
+        "int", 0, "Width of rows learned for nodes without x, written to the store; 0 for none."
+    ),
+    "embedding_name": Option("str", "emb", "Tensor of the store that has the learned rows."),
+    "embedding_optimizer": Option("str", "adagrad", "Of learned rows: adagrad, adam or sgd."),
+    "embedding_lr": Option("float", None, "Learning rate of rows. Default: that of torch."),
+    "embedding_memory": Option("str", "64MB", "Memory of changed rows, beside that of the store."),
 }
 
 _PYTHON: dict[str, Any] = {"int": int, "float": float, "bool": bool}

@@ -67,9 +67,13 @@ class ProfileConfig:
             lr=self.lr,
             weight_decay=self.weight_decay,
             seed=self.seed,
-            parts=self.parts or (1000 if large else 100),
-            batch_parts=self.batch_parts or (32 if large else 16),
+            **(self._clusters(large) if model == "cluster" else {}),
         )
+
+    def _clusters(self, large: bool) -> dict[str, Any]:
+        """The settings that only the model cluster takes."""
+        parts, size = (1000, 32) if large else (100, 16)
+        return {"parts": self.parts or parts, "batch_parts": self.batch_parts or size}
 
 
 def profile_training(

@@ -16,6 +16,8 @@ SCHEDULES = ("constant", "cosine", "step", "plateau")
 NEGATIVES = ("binary", "triplet")
 TESTED = ("auto", "last", "best")
 DECODERS = ("dot", "mlp")
+TEMPORAL = ("auto", "off", "uniform", "last")
+ROW_OPTIMIZERS = ("adagrad", "adam", "sgd")
 
 _CHOICES = {
     "task": TASKS,
@@ -25,17 +27,19 @@ _CHOICES = {
     "negatives": NEGATIVES,
     "test_on": TESTED,
     "decoder": DECODERS,
+    "embedding_optimizer": ROW_OPTIMIZERS,
+    "temporal": TEMPORAL,
 }
 _FROM_ONE = ("batch_size", "hidden", "epochs", "val_every", "parts", "batch_parts", "walk_length")
 _FROM_ONE_TOO = ("num_negatives", "eval_negatives", "schedule_epochs", "steps")
 _FROM_ZERO = ("weight_decay", "seed", "split", "checkpoint_steps", "patience", "warmup_steps")
-_FROM_ZERO_TOO = ("coverage",)
+_FROM_ZERO_TOO = ("coverage", "embedding")
 
 # What a run may go on with although the checkpoint was written with something else: the batches,
 # and so the losses, are the same.
 _FREE = frozenset(
     ("epochs", "checkpoint_steps", "val_every", "patience", "test_on", "reading", "layout")
-) | {"temporary_writes"}
+) | {"temporary_writes", "embedding_memory"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +62,15 @@ class TrainConfig:
         `seed`; or ``val_after`` and ``test_after`` cut by time instead. Each edge that trains comes
         with ``num_negatives`` others, each that is measured with ``eval_negatives``.
         ``train_edges`` bounds the edges that one epoch trains on; None is all. ``eval_edges``
-        bounds those of a validation or test.
+        bounds those of a validation or test. ``temporal`` samples for each link only edges that are
+        earlier than it, drawn "uniform" or the "last" ones; "auto" is "last" for the model
+        temporal, and else "off". It takes ``test_after``.
+
+    Learned rows:
+        ``embedding`` is the width of rows that are learned for nodes without ``x``, and kept in the
+        tensors ``embedding_name`` of the store; 0 learns none. ``embedding_optimizer``,
+        ``embedding_lr`` (None is that of torch) and ``embedding_memory`` are those of
+        `neargraph.nn.StoreEmbedding`; the schedule holds for them, too.
 
     Optimisation:
         Adam with ``lr`` and ``weight_decay``. ``schedule`` changes the rate: "cosine" down to zero
@@ -129,6 +141,12 @@ class TrainConfig:
     test_after: int | None = None
     train_edges: int | None = None
     eval_edges: int = 100_000
+    temporal: str = "auto"
+    embedding: int = 0
+    embedding_name: str = "emb"
+    embedding_optimizer: str = "adagrad"
+    embedding_lr: float | None = None
+    embedding_memory: str = "64MB"
 
     def __post_init__(self) -> None:
         for name, choices in _CHOICES.items():
@@ -150,6 +168,8 @@ class TrainConfig:
             raise ValueError(
                 f"schedule_factor is {self.schedule_factor}; use one above 0 and below 1"
             )
+        if self.embedding_lr is not None and self.embedding_lr <= 0:
+            raise ValueError(f"embedding_lr is {self.embedding_lr}; use a rate above 0")
         if self.clip < 0:
             raise ValueError(f"clip is {self.clip}; use a norm above 0, or 0 for none")
         self._check_links()
@@ -176,6 +196,13 @@ class TrainConfig:
     @property
     def _times(self) -> tuple[int, int]:
         return (self.val_after or 0, self.test_after or 0)
+
+    @property
+    def strategy(self) -> str | None:
+        """How edges earlier than a link are drawn, "uniform" or "last"; None if all times are."""
+        if self.temporal == "auto":
+            return "last" if self.model == "temporal" else None
+        return None if self.temporal == "off" else self.temporal
 
     @property
     def tested(self) -> str:

@@ -13,6 +13,8 @@ from torch_geometric.data import HeteroData
 from neargraph.nn.batches import features_of, on_batch
 from neargraph.nn.saint import saint_weights
 
+from .embeddings import Embeddings
+
 
 class Encoder:
     """Runs a model on batches of a loader.
@@ -22,6 +24,7 @@ class Encoder:
         row_normalize: Whether features are divided by their sum.
         degrees: For models that take ``in_degree``, and for GraphSAINT's weights of edges.
         takes_degrees: Whether the model takes ``in_degree``.
+        embeddings: Rows of nodes without features.
     """
 
     def __init__(
@@ -30,10 +33,11 @@ class Encoder:
         row_normalize: bool,
         degrees: Any = None,
         takes_degrees: bool = False,
+        embeddings: Embeddings | None = None,
     ) -> None:
         self.model = model
         self._row_normalize, self._degrees = row_normalize, degrees
-        self._takes_degrees = takes_degrees
+        self._takes_degrees, self._embeddings = takes_degrees, embeddings
 
     def __call__(self, batch: Any) -> Any:
         """What the model gives for a batch: rows of its first nodes [n, d], or by node type."""
@@ -41,6 +45,12 @@ class Encoder:
         if self._degrees is not None and "edge_norm" in batch:
             ends = (batch.edge_index, batch.edge_norm, batch.n_id)
             batch.sum_weight = saint_weights(*ends, self._degrees)
+        return on_batch(self.model, batch, degrees=degrees, x=self._inputs(batch))
+
+    def _inputs(self, batch: Any) -> Any:
+        learned = {} if self._embeddings is None else self._embeddings.inputs(batch)
+        if isinstance(learned, Tensor):
+            return learned
         x = features_of(batch)
         if self._row_normalize:
             x = (
@@ -48,7 +58,7 @@ class Encoder:
                 if isinstance(x, Tensor)
                 else {k: _normalized(v) for k, v in x.items()}
             )
-        return on_batch(self.model, batch, degrees=degrees, x=x)
+        return x if isinstance(x, Tensor) else {**x, **learned}
 
 
 def _normalized(x: Tensor) -> Tensor:

@@ -20,6 +20,7 @@ from neargraph.store import Store
 
 from .checkpoint import load_checkpoint, save_checkpoint
 from .config import TrainConfig
+from .embeddings import content_of
 from .making import make_task
 from .passes import Pass
 from .result import TrainResult
@@ -54,20 +55,26 @@ class Trainer:
         self._checkpoint, self._watch = checkpoint, watch
         self.on_epoch: EpochEnd | None = None
         self._progress = progress or (lambda *_: None)
+        self._saved = None if checkpoint is None else load_checkpoint(checkpoint)
+        if self._saved is not None:
+            config.same_run(self._saved["config"])
+            check_store(store, config, self._saved, checkpoint)
         self.task = make_task(store, config, in_memory, device)
         # The store was read above; seeding again makes both ways start alike.
         torch.manual_seed(config.seed)
-        self.model = self.task.build()
+        self.model = self.task.build(self._saved)
+        self._embeddings = self.task.embeddings
         self._parameters = list(self.model.parameters())
         if self.task.head is not None:
             self._parameters += list(self.task.head.parameters())
-        if not self._parameters:
+        if not self._parameters and self._embeddings is None:
             raise UnsupportedArgument(
                 f"the model {config.model} has no parameters on features that the store holds, so "
                 "there is nothing to learn; use decoder mlp, or another model"
             )
+        # A group without parameters is allowed, and an empty list of them is not.
         self.optimizer = torch.optim.Adam(
-            self._parameters, lr=config.lr, weight_decay=config.weight_decay
+            [{"params": self._parameters}], lr=config.lr, weight_decay=config.weight_decay
         )
         self.loader = self.task.train_loader()
         self.first = self.task.metrics().first
@@ -86,6 +93,9 @@ class Trainer:
 
     def run(self) -> TrainResult:
         """All epochs that are missing, and the test."""
+        if self._embeddings is not None and self._saved is None:
+            # Rows that are written before the first checkpoint need one to go back to.
+            self._save()
         while self._epoch < self.config.epochs and not self._is_over():
             row = self._train_epoch()
             self._epoch += 1
@@ -96,6 +106,8 @@ class Trainer:
             self._save()
             if self.on_epoch is not None:
                 self.on_epoch(self, is_best)
+        if self._embeddings is not None:
+            self._embeddings.flush()
         self.result.stopped_early = self._epoch < self.config.epochs
         self.result.tested = self._choose()
         self.result.test = self.evaluate("test")
@@ -109,23 +121,33 @@ class Trainer:
         Raises `LossNotFinite`, which says `where`.
         """
         self.optimizer.zero_grad(set_to_none=True)
+        if self._embeddings is not None:
+            self._embeddings.zero_grad()
+        self._check_batch(batch, where)
         prediction = self.task.predict(batch)
         if not len(prediction):
             return 0.0
         loss = self.task.loss(prediction)
+        value = float(loss.detach())
+        if not math.isfinite(value):
+            raise self._not_finite(f"{where}: the loss is {value}", batch)
         loss.backward()  # type: ignore[no-untyped-call]
         if self.config.clip:
             torch.nn.utils.clip_grad_norm_(self._parameters, self.config.clip)
         self.optimizer.step()
-        value = float(loss.detach())
-        if not math.isfinite(value):
-            raise self._not_finite(f"{where}: the loss is {value}", batch)
+        if self._embeddings is not None:
+            self._embeddings.step(self.optimizer.param_groups[0]["lr"] / self.config.lr)
         return value
+
+    def _check_batch(self, batch: Any, where: str) -> None:
+        fault = self.task.fault(batch)
+        if fault is not None:
+            raise UnsupportedArgument(f"{self._store.path}: {where}: {fault}")
 
     def _not_finite(self, what: str, batch: Any) -> LossNotFinite:
         """The error, with the row that is to blame if one is."""
-        named = [(None, batch)] if "x" in batch else []
-        named = named or [(kind, batch[kind]) for kind in batch.node_types if "x" in batch[kind]]
+        stores = zip(getattr(batch, "node_types", [None]), batch.node_stores, strict=True)
+        named = [(kind, part) for kind, part in stores if "x" in part]
         for kind, part in named:
             bad = torch.nonzero(~torch.isfinite(part.x).all(dim=1)).flatten()
             if len(bad):
@@ -235,9 +257,10 @@ class Trainer:
 
     def _measure(self, batch: Any, metrics: Metrics, now: Pass) -> int:
         """Adds a batch to the metrics; how many of it are known."""
+        where = f"{now.phase}, batch {now.step + 1} of {now.steps}"
+        self._check_batch(batch, where)
         prediction = self.task.predict(batch)
         if not torch.isfinite(prediction.outputs).all():
-            where = f"{now.phase}, batch {now.step + 1} of {now.steps}"
             raise self._not_finite(f"{where}: outputs of the model are not finite", batch)
         loss = float(self.task.loss(prediction)) if len(prediction) else None
         metrics.update(prediction.outputs.cpu(), prediction.targets.cpu(), loss)
@@ -259,6 +282,13 @@ class Trainer:
 
     # Parameters that are kept
 
+    def measure_saved(self) -> None:
+        """Puts the parameters of the checkpoint in place, to measure and not to go on."""
+        assert self._saved is not None
+        if self._embeddings is not None:
+            self._embeddings.check_same(self._saved["embeddings"], self._store.path)
+        self.load_parameters(self._saved)
+
     def parameters(self) -> dict[str, Any]:
         """The parameters of model and head, as of now."""
         return {"model": self.model.state_dict(), "head": self.task.plain_state()}
@@ -277,10 +307,13 @@ class Trainer:
             or best_at(values, self.first.mode) != len(values) - 1
         ):
             return False
+        self.result.best_epoch = self._epoch
+        if self._embeddings is not None:
+            # The rows of this epoch do not stay, so its other parameters are of no use.
+            return False
         config, fingerprint = self.config.plain(), self._store.fingerprint
         kept = {"epoch": self._epoch, "config": config, "fingerprint": fingerprint}
         self._best = {**kept, **deepcopy(self.parameters())}
-        self.result.best_epoch = self._epoch
         return True
 
     def _choose(self) -> str:
@@ -299,7 +332,7 @@ class Trainer:
         """All that a run goes on from."""
         return {
             "config": self.config.plain(),
-            "fingerprint": self._store.fingerprint,
+            "fingerprint": content_of(self._store, self.config),
             "epoch": self._epoch,
             **self.parameters(),
             "best": self._best,
@@ -308,6 +341,8 @@ class Trainer:
             "loader": self.loader.state_dict(),
             "losses": list(self.result.losses),
             "history": list(self.result.history),
+            "best_epoch": self.result.best_epoch,
+            **({} if self._embeddings is None else {"embeddings": self._embeddings.state()}),
         }
 
     def _save(self) -> None:
@@ -316,11 +351,13 @@ class Trainer:
 
     def resume(self) -> None:
         """Goes on from the checkpoint, if there is one."""
-        state = None if self._checkpoint is None else load_checkpoint(self._checkpoint)
+        state = self._saved
         if state is None:
             return
-        self.config.same_run(state["config"])
-        check_store(self._store, state, self._checkpoint)
+        if self._embeddings is not None:
+            self._embeddings.go_back(state["embeddings"])
+            # Rows were written since, and what is sampled is the same.
+            state["loader"]["fingerprint"]["store"] = self.loader.snapshot.fingerprint
         self.loader.load_state_dict(state["loader"])
         self.load_parameters(state)
         self.optimizer.load_state_dict(state["optimizer"])
@@ -328,19 +365,22 @@ class Trainer:
         self._epoch, self._best = int(state["epoch"]), state["best"]
         self.result.losses = [float(loss) for loss in state["losses"]]
         self.result.history = list(state["history"])
-        self.result.best_epoch = None if self._best is None else int(self._best["epoch"])
+        self.result.best_epoch = state.get("best_epoch")
         self.result.resumed_at_step = len(self.result.losses)
 
 
-def check_store(store: Store, state: dict[str, Any], path: Path | None) -> None:
+def check_store(
+    store: Store, config: TrainConfig, state: dict[str, Any], path: Path | None
+) -> None:
     """Refuses a checkpoint of other content.
 
     Raises:
         StateMismatch: The store is another one, or was written to since.
     """
-    if state["fingerprint"] != store.fingerprint:
+    ours = content_of(store, config)
+    if state["fingerprint"] != ours:
         raise StateMismatch(
             f"{path}: the checkpoint was written with a store of fingerprint "
-            f"{state['fingerprint']}, and {store.path} has {store.fingerprint}: it is another "
+            f"{state['fingerprint']}, and {store.path} has {ours}: it is another "
             "store, or was written to since; use the store of then, or train anew"
         )

@@ -5,14 +5,17 @@ it alone. The invariant: a folder is made new and never overwritten; what is in 
 run on one version of a store.
 """
 
+import fcntl
 import os
 import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from neargraph.exceptions import StateMismatch, UnsupportedArgument
+from neargraph.exceptions import StateMismatch, StoreBusy, UnsupportedArgument
 from neargraph.store import Store
 
 from .checkpoint import load_checkpoint, save_checkpoint
@@ -126,6 +129,27 @@ class RunFolder:
         settings = {**opening, **self.config.plain()}
         named = {name.replace("_", "-"): value for name, value in settings.items()}
         write_yaml(self.path / "config.yaml", named)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keeps other processes and threads from writing to the folder.
+
+        Raises:
+            StoreBusy: One of them does.
+        """
+        # The lock is on the folder itself, so that no file stays behind, and a kill ends it.
+        handle = os.open(self.path, os.O_RDONLY)
+        try:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise StoreBusy(
+                    f"{self.path}: another process goes on with this run; wait until it has ended, "
+                    "or start another run"
+                ) from None
+            yield
+        finally:
+            os.close(handle)
 
     def begin(self, trainer: Trainer) -> None:
         """Prepares what is written by epoch, of a run that stands where `trainer` does."""

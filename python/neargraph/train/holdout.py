@@ -97,7 +97,7 @@ class Collected:
         self._parts: list[Any] = []
 
     def add(self, pairs: Ids, keys: NDArray[np.uint64]) -> None:
-        """Adds links [2, n] with their hashes [n]."""
+        """Adds links, [2, n] or with their times [3, n], and their hashes [n]."""
         self.count += len(keys)
         self._parts.append((pairs, keys))
         if self._most is not None and sum(len(k) for _, k in self._parts) > 2 * self._most:
@@ -112,16 +112,16 @@ class Collected:
         self._parts = [(pairs, keys)]
 
     def pairs(self) -> Ids:
-        """The links, int64 [2, n]."""
+        """The links, int64 [2, n]; with a row of times if they were added so."""
         if not self._parts:
-            return np.empty((2, 0), np.int64)
+            return np.empty((3, 0), np.int64)
         self._shrink()
         found: Ids = self._parts[0][0]
         return found
 
 
 def collect(store: Store, edge_type: EdgeType, holdout: Holdout) -> dict[str, Collected]:
-    """The links of each split, read once from front to back.
+    """The links of each split, read once from front to back; with times if these decide.
 
     Raises:
         UnsupportedArgument: Times decide, and the edges have none; or all training links would not
@@ -133,7 +133,7 @@ def collect(store: Store, edge_type: EdgeType, holdout: Holdout) -> dict[str, Co
             f"{store.path}: edges of {edge_type.triple} have no times, which test_after cuts by; "
             "leave it out, and holdout draws edges"
         )
-    fits = store.core.memory_bytes // 4 // 24
+    fits = store.core.memory_bytes // 4 // (32 if holdout.by_time else 24)
     if config.train_edges is None and edge_type.num_edges > fits:
         raise UnsupportedArgument(
             f"{store.path}: the ends of {edge_type.num_edges:,} links take more than a quarter of "
@@ -148,7 +148,8 @@ def collect(store: Store, edge_type: EdgeType, holdout: Holdout) -> dict[str, Co
         keys = _mixed(holdout.keys(sources, targets))
         for name, code in SPLITS.items():
             chosen = once & (codes == code)
-            found[name].add(np.stack([sources[chosen], targets[chosen]]), keys[chosen])
+            rows = [sources, targets, times] if holdout.by_time else [sources, targets]
+            found[name].add(np.stack([row[chosen] for row in rows]), keys[chosen])
     return found
 
 

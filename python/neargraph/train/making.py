@@ -27,6 +27,10 @@ def make_task(
         raise UnsupportedArgument(
             f"in_memory=True is for the task node, and the task is {config.task}; leave it out"
         )
+    if in_memory and config.embedding:
+        raise UnsupportedArgument(
+            "in_memory=True holds features of the store, and embedding learns them; leave one out"
+        )
     if config.task == "graph":
         return GraphTask(store, config, device)
     if config.task == "link":

@@ -8,13 +8,14 @@ from typing import Any
 
 import torch
 
-from neargraph.exceptions import UnsupportedArgument
+from neargraph.exceptions import NameNotFound, UnsupportedArgument
 from neargraph.nn import InDegrees
 from neargraph.nn.models import MODELS, build, kind_of
 from neargraph.schema import Schema
 from neargraph.store import Store
 
 from .config import TrainConfig
+from .embeddings import without_features
 from .sources import SAMPLERS, check_method
 
 _SAINT = ("saint-node", "saint-edge", "saint-walk")
@@ -24,7 +25,7 @@ _SAMPLERS = {
     "cluster": ("cluster",),
     "saint": _SAINT,
     "pinsage": ("pinsage",),
-    "temporal": (),
+    "temporal": ("neighbor",),
 }
 
 
@@ -33,6 +34,9 @@ def samplers_of(config: TrainConfig) -> tuple[str, ...]:
     fitting = _SAMPLERS[MODELS[config.model].loader]
     if config.task == "graph":
         return ("graph",) if MODELS[config.model].loader == "neighbor" else ()
+    if MODELS[config.model].loader == "temporal" and config.task != "link":
+        # A store has times of links, and none of what it asks about a node.
+        return ()
     return tuple(name for name in fitting if config.task in SAMPLERS[name].tasks)
 
 
@@ -93,10 +97,13 @@ def check_combination(config: TrainConfig, schema: Schema, path: str) -> None:
         )
     check_method(config, sampler)
     _check_effects(config, sampler)
+    _check_rows(config, schema, path)
+    _check_times(config)
 
 
 _OF_LINKS = ("decoder", "negatives", "num_negatives", "eval_negatives", "val_after", "test_after")
 _OF_LINKS_TOO = ("train_edges", "eval_edges")
+_OF_ROWS = ("embedding_name", "embedding_optimizer", "embedding_lr", "embedding_memory")
 
 
 def _check_effects(config: TrainConfig, sampler: str) -> None:
@@ -105,6 +112,22 @@ def _check_effects(config: TrainConfig, sampler: str) -> None:
     for names, has_effect, what in (
         ((*_OF_LINKS, *_OF_LINKS_TOO), config.task == "link", "the task link"),
         (("holdout",), config.task != "node", "the tasks link and graph"),
+        (("embedding",), config.task != "graph", "the tasks node and link"),
+        (("temporal",), config.task == "link", "the task link"),
+        (_OF_ROWS, bool(config.embedding), "learned rows, whose width embedding gives"),
+        (("hidden",), config.model != "lightgcn", "models with hidden layers"),
+        (
+            ("lr", "weight_decay", "clip"),
+            config.model != "lightgcn" or config.decoder == "mlp",
+            "models and decoders with parameters (learned rows have embedding_lr)",
+        ),
+        (
+            ("dropout",),
+            config.model != "lightgcn" or config.decoder == "mlp",
+            "models and decoders with hidden layers",
+        ),
+        (("parts",), sampler in ("cluster", "random-node"), "the samplers cluster and random-node"),
+        (("batch_parts",), sampler == "cluster", "the sampler cluster"),
         (("walk_length",), sampler == "saint-walk", "the sampler saint-walk"),
         (("steps", "coverage"), sampler in _SAINT, f"the samplers {', '.join(_SAINT)}"),
         (
@@ -119,8 +142,56 @@ def _check_effects(config: TrainConfig, sampler: str) -> None:
                 raise UnsupportedArgument(f"{name}={value!r} is for {what}; leave it out")
 
 
-def make_model(config: TrainConfig, schema: Schema, outputs: int) -> torch.nn.Module:
-    """The model of a run, with fresh parameters."""
+def _check_rows(config: TrainConfig, schema: Schema, path: str) -> None:
+    """Refuses learned rows where no node would have one, and what goes not together with them."""
+    names = without_features(schema)
+    if not config.embedding:
+        if schema.is_homogeneous and names:
+            raise NameNotFound(
+                f"{path}: no node tensor 'x'; import features, or learn rows with embedding=64"
+            )
+        return
+    if not names:
+        raise UnsupportedArgument(
+            f"{path}: embedding={config.embedding} learns rows of nodes without x, and all node "
+            "types have x; leave it out"
+        )
+    if config.tested == "best":
+        raise UnsupportedArgument(
+            "learned rows stand in the store as the last step left them, so the best epoch cannot "
+            "be tested with embedding; give test_on='last'"
+        )
+    if config.row_normalize and schema.is_homogeneous:
+        raise UnsupportedArgument(
+            "row_normalize=True is for features of the store, and rows are learned; leave it out"
+        )
+
+
+def _check_times(config: TrainConfig) -> None:
+    """Refuses sampling by time where the future would be seen, and the model that needs it off."""
+    if config.strategy is None:
+        if MODELS[config.model].loader == "temporal":
+            raise UnsupportedArgument(
+                f"temporal='off' does not go with the model {config.model}, which sees only the "
+                "past; use temporal 'last' or 'uniform'"
+            )
+        return
+    if config.test_after is None:
+        raise UnsupportedArgument(
+            f"temporal={config.strategy!r} trains on the past and tests on what came later; give "
+            "test_after, the time after which links are for test"
+        )
+    if MODELS[config.model].degrees != "none":
+        raise UnsupportedArgument(
+            f"the model {config.model} takes degrees of the whole graph, which tell of the future; "
+            "use sage, gat or temporal, or temporal='off'"
+        )
+
+
+def make_model(
+    config: TrainConfig, schema: Schema, outputs: int, widths: dict[str, int]
+) -> torch.nn.Module:
+    """The model of a run on rows of these widths by node type, with fresh parameters."""
     known = MODELS[config.model].defaults()
     wanted = {
         "hidden_channels": config.hidden,
@@ -128,7 +199,8 @@ def make_model(config: TrainConfig, schema: Schema, outputs: int) -> torch.nn.Mo
         "dropout": config.dropout,
     }
     settings: dict[str, Any] = {name: value for name, value in wanted.items() if name in known}
-    return build(config.model, schema, outputs, **settings)
+    inputs: Any = next(iter(widths.values())) if schema.is_homogeneous else widths
+    return build(config.model, schema, outputs, in_channels=inputs, **settings)
 
 
 def embedding_channels(config: TrainConfig, widths: dict[str, int]) -> int:

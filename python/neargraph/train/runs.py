@@ -18,7 +18,7 @@ from neargraph.splits import split_code
 from neargraph.store import Store
 
 from .config import TrainConfig
-from .engine import Progress, Trainer, Watch, check_store
+from .engine import Progress, Trainer, Watch
 from .files import write_json
 from .folder import Opening, RunFolder
 from .result import TrainResult
@@ -80,7 +80,8 @@ def fit(
         last = RunFolder(Path(out), Opening.of(store), config).last
         trainer = Trainer(store, config, checkpoint=last, **heard)
         folder = RunFolder.create(Path(out), Opening.of(store), store, config)
-        return _run(trainer, folder, on_epoch)
+        with folder.locked():
+            return _run(trainer, folder, on_epoch)
 
 
 def resume(
@@ -103,6 +104,7 @@ def resume(
     Raises:
         UnsupportedArgument: It is not the folder of a run, or the run has ended.
         StateMismatch: The store has changed since.
+        StoreBusy: Another process goes on with the run.
     """
     folder = RunFolder.open(Path(out))
     if epochs is not None:
@@ -111,7 +113,7 @@ def resume(
         raise UnsupportedArgument(
             f"{out}: the run has ended; give more epochs than {folder.config.epochs} to go on"
         )
-    with open_store(folder) as store, repeatable(folder.config.seed):
+    with folder.locked(), open_store(folder) as store, repeatable(folder.config.seed):
         trainer = Trainer(
             store, folder.config, checkpoint=folder.last, progress=progress, watch=watch
         )
@@ -149,11 +151,15 @@ def evaluate(
     which = folder.config.tested if checkpoint == "auto" else checkpoint
     if which not in ("last", "best"):
         raise UnsupportedArgument(f"checkpoint is {which!r}; use last, best or auto")
+    if which == "best" and folder.config.embedding:
+        raise UnsupportedArgument(
+            "learned rows stand in the store as the last step left them; use checkpoint last"
+        )
     state = folder.parameters(which)
     with open_store(folder, store) as opened, repeatable(folder.config.seed):
-        check_store(opened, state, folder.path)
-        trainer = Trainer(opened, folder.config, progress=progress, watch=watch)
-        trainer.load_parameters(state)
+        file = folder.best if which == "best" else folder.last
+        trainer = Trainer(opened, folder.config, checkpoint=file, progress=progress, watch=watch)
+        trainer.measure_saved()
         metrics = trainer.evaluate(split)
     if not metrics:
         raise UnsupportedArgument(f"{out}: the split {split} is empty, or nothing of it is known")

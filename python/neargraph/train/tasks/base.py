@@ -5,6 +5,7 @@ made; what depends on random numbers is made by `build`, after the generators ar
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -18,10 +19,25 @@ from neargraph.schema import NodeType
 from neargraph.store import Store
 
 from ..config import TrainConfig
+from ..embeddings import Embeddings, without_features
 from ..encoder import Encoder
 from ..models import degrees_of, make_model, sampler_of, takes_degrees
 from ..objective import Prediction
 from ..sources import SAMPLERS
+
+
+def named_type(find: Callable[[Any], Any], target: Any) -> Any:
+    """The type that ``target`` names, or the only one.
+
+    Raises:
+        NameNotFound: There is none, or several; names the option.
+    """
+    try:
+        return find(target)
+    except NameNotFound as error:
+        raise NameNotFound(
+            f"{error.args[0]}; name one as target, such as paper, or user,buys,item for edges"
+        ) from None
 
 
 class Task(ABC):
@@ -45,9 +61,16 @@ class Task(ABC):
         self.missing_labels: dict[str, int] = {}
         self.notes: list[str] = []
         self.head: torch.nn.Module | None = None
-        self.widths = {t.name: _feature_width(store, t) for t in store.schema.node_types}
+        self.widths = {t.name: _width(t, config) for t in store.schema.node_types}
+        self.embeddings: Embeddings | None = None
         self.source = SAMPLERS[sampler_of(config)]
         self._degrees: Any = degrees_of(config, store)
+
+    def features(self) -> dict[str, list[str]]:
+        """The tensors that the model takes from batches, by node type; never learned rows, which
+        loaders have as they were when the run began."""
+        learned = without_features(self.store.schema)
+        return {name: [] if name in learned else ["x"] for name in self.widths}
 
     @property
     def objective(self) -> str:
@@ -59,12 +82,19 @@ class Task(ABC):
         """Features of a node of the first type that has some."""
         return next((width for width in self.widths.values() if width), 0)
 
-    def build(self) -> torch.nn.Module:
-        """The model, with fresh parameters from torch's generator."""
+    def build(self, saved: dict[str, Any] | None = None) -> torch.nn.Module:
+        """The model, with fresh parameters from torch's generator.
+
+        Args:
+            saved: The checkpoint that the run goes on from, if there is one.
+        """
         config = self.config
-        model = make_model(config, self.store.schema, self.out_channels)
+        model = make_model(config, self.store.schema, self.out_channels, self.widths)
+        if config.embedding:
+            self.embeddings = Embeddings(self.store, config, saved)
+            self.notes.append(self.embeddings.note)
         degrees = (self._degrees, takes_degrees(config))
-        self.encoder = Encoder(model, config.row_normalize, *degrees)
+        self.encoder = Encoder(model, config.row_normalize, *degrees, self.embeddings)
         self.head = self._make_head()
         return model
 
@@ -83,6 +113,10 @@ class Task(ABC):
     def predict(self, batch: Any) -> Prediction:
         """Outputs and what they should be, where that is known."""
 
+    def fault(self, batch: Any) -> str | None:
+        """What is wrong with a batch, so that nothing may be learned of it; None if nothing is."""
+        return None
+
     @abstractmethod
     def loss(self, prediction: Prediction) -> Tensor:
         """The loss of a prediction that is not empty."""
@@ -100,9 +134,7 @@ class Task(ABC):
         return {} if self.head is None else self.head.state_dict()
 
 
-def _feature_width(store: Store, owner: NodeType) -> int:
-    """Features of a node; 0 where the type has no ``x``."""
+def _width(owner: NodeType, config: TrainConfig) -> int:
+    """Features of a node, read or learned; 0 where the type has none."""
     found = [t for t in owner.tensors if t.name == "x"]
-    if not found and store.schema.is_homogeneous:
-        raise NameNotFound(f"{store.path}: no node tensor 'x'; import features")
-    return found[0].num_columns if found else 0
+    return found[0].num_columns if found else config.embedding

@@ -5,6 +5,7 @@ invariant: no held-out edge carries a message (`holdout.py`), and in training no
 links that it is asked about.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from ..holdout import Holdout, TrainingDegrees, collect, edge_blocks, without_ed
 from ..models import embedding_channels
 from ..objective import Prediction
 from ..sources import Feed
-from .base import Task
+from .base import Task, named_type
 
 _EDGE_COLUMNS = ("edge_index", "edge_weight", "edge_time", "e_id")
 _LOSSES = ("bce", "bpr")
@@ -48,13 +49,16 @@ class LinkTask(Task):
         schema = store.schema
         self._hetero = not schema.is_homogeneous
         target = None if config.target is None else tuple(config.target.split(","))
-        self._type = schema.edge_type(target)
+        self._type = named_type(schema.edge_type, target)
         self._loss = "bce" if config.loss == "auto" else config.loss
         _check(config, self._loss)
         symmetric = self._type.source == self._type.destination and self._type.undirected
         self._holdout = Holdout(config, symmetric)
         found = collect(store, self._type, self._holdout)
-        self._links = {name: torch.from_numpy(links.pairs()) for name, links in found.items()}
+        rows = {name: torch.from_numpy(links.pairs()) for name, links in found.items()}
+        self._links = {name: row[:2] for name, row in rows.items()}
+        # A link is scored as of just before it, so that it is not in its own sample.
+        self._times = {name: row[2] - 1 for name, row in rows.items() if config.strategy}
         for name, links in found.items():
             if links.count > self._links[name].size(1):
                 kept = self._links[name].size(1)
@@ -67,7 +71,9 @@ class LinkTask(Task):
                 )
         self.out_channels = embedding_channels(config, self.widths)
         self._feed = Feed(store, config, self._attrs(), device=device)
-        self._masked = [t for t in schema.edge_types if self._is_masked(t)]
+        # By time only the past of a link is sampled, and all of that may be known.
+        is_masked = config.strategy is None
+        self._masked = [t for t in schema.edge_types if is_masked and self._is_masked(t)]
         if self._degrees is not None:
             self._degrees = TrainingDegrees(self._degrees, self._held_out_degrees())
 
@@ -96,9 +102,8 @@ class LinkTask(Task):
         return self._holdout.codes(*ends, times)
 
     def _attrs(self) -> Any:
-        if not self._hetero:
-            return ["x"]
-        return {name: ["x"] if width else [] for name, width in self.widths.items()}
+        attrs = self.features()
+        return attrs if self._hetero else next(iter(attrs.values()))
 
     def _is_masked(self, edge_type: EdgeType) -> bool:
         """Whether edges of a type may be the held-out ones: the type itself, and all that lead
@@ -140,8 +145,42 @@ class LinkTask(Task):
             neg_sampling={"mode": mode, "amount": amount},
             batch_size=config.batch_size,
             method=config.method,
+            **self._of_times(split),
             **self._feed.options(train=train),
         )
+
+    def _of_times(self, split: str) -> dict[str, Any]:
+        if self.config.strategy is None:
+            return {}
+        strategy = {"time_attr": "edge_time", "temporal_strategy": self.config.strategy}
+        return {"edge_label_time": self._times[split], **strategy}
+
+    def fault(self, batch: Any) -> str | None:
+        """Says so if an edge of the batch is not earlier than the link that it was sampled for."""
+        if self.config.strategy is None:
+            return None
+        links = self._of_links(batch)
+        source = batch[self._type.source] if self._hetero else batch
+        asked = links.edge_label_time if "edge_label_time" in links else source.seed_time
+        for edges, part in self._timed_edges(batch):
+            late = edges.edge_time - asked[part]
+            if late.numel() and int(late.max()) > 0:
+                at = int(late.argmax())
+                return (
+                    f"an edge of time {int(edges.edge_time[at])} was sampled for a link of time "
+                    f"{int(asked[part[at]]) + 1}; training would see the future"
+                )
+        return None
+
+    def _timed_edges(self, batch: Any) -> Iterator[tuple[Any, Tensor]]:
+        """(edges, the link that each was sampled for [e]) of the edge types that have times."""
+        if not self._hetero:
+            yield batch, batch.batch[batch.edge_index[1]]
+            return
+        for edge_type in batch.edge_types:
+            if "edge_time" in batch[edge_type]:
+                edges = batch[edge_type]
+                yield edges, batch[edge_type[2]].batch[edges.edge_index[1]]
 
     def predict(self, batch: Any) -> Prediction:
         """Scores of positives [n], and of the negatives of each [n, m]."""

@@ -20,7 +20,7 @@ from ..config import TrainConfig
 from ..labels import BLOCK_ROWS, Block, label_facts, target_of
 from ..objective import Prediction, known_rows, label_loss
 from ..sources import Feed
-from .base import Task
+from .base import Task, named_type
 
 
 class NodeTask(Task):
@@ -53,12 +53,9 @@ class NodeTask(Task):
     def _attrs(self, is_resident: bool) -> Any:
         if is_resident:
             return []
-        schema = self.store.schema
-        if schema.is_homogeneous:
-            return ["x", "y"]
-        attrs = {t.name: ["x"] if self.widths[t.name] else [] for t in schema.node_types}
+        attrs = self.features()
         attrs[self._owner.name] = [*attrs[self._owner.name], "y"]
-        return attrs
+        return attrs[self._owner.name] if self.store.schema.is_homogeneous else attrs
 
     @property
     def objective(self) -> str:
@@ -146,10 +143,8 @@ def _target_type(store: Store, config: TrainConfig) -> NodeType:
             )
         owner = owners[0] if owners else schema.node_types[0]
     else:
-        owner = schema.node_type(config.target)
+        owner = named_type(schema.node_type, config.target)
     wanted = [("y", "import labels"), (f"split_{config.split}", "import again with --split")]
-    if schema.is_homogeneous:
-        wanted.insert(0, ("x", "import features"))
     for name, hint in wanted:
         if all(tensor.name != name for tensor in owner.tensors):
             more = " 60,20,20" if hint.endswith("--split") else ""

@@ -1,0 +1,167 @@
+"""Learned rows of the nodes that have no features, in the store that a run trains on.
+
+What must not live here: how rows are changed and written, which `neargraph.nn.StoreEmbedding` does.
+The invariant: a run begins with rows of its own, and goes on with exactly those of its checkpoint;
+rows of another run are never trained or measured.
+"""
+
+import json
+from hashlib import blake2b
+from typing import Any
+
+from torch import Tensor
+from torch_geometric.data import HeteroData
+
+from neargraph.exceptions import StateMismatch, UnsupportedArgument
+from neargraph.nn import StoreEmbedding
+from neargraph.schema import NodeType, Schema
+from neargraph.store import Store
+
+from .config import TrainConfig
+
+
+def without_features(schema: Schema) -> list[str]:
+    """The node types that have no ``x``."""
+    return [t.name for t in schema.node_types if all(m.name != "x" for m in t.tensors)]
+
+
+def content_of(store: Store, config: TrainConfig) -> str:
+    """What a checkpoint knows a store by.
+
+    That is its fingerprint. Training with embeddings writes to the store, so then it is a digest of
+    its types, counts and tensors without those of the embeddings.
+    """
+    if not config.embedding:
+        return store.fingerprint
+    facts = store.info()
+    nodes = [
+        [t["name"], t["num_nodes"], t["num_nodes_live"], _tensors(t, config.embedding_name)]
+        for t in facts["node_types"]
+    ]
+    edges = [
+        [t[name] for name in ("source", "relation", "destination", "num_edges", "tensors")]
+        for t in facts["edge_types"]
+    ]
+    text = json.dumps([nodes, edges], sort_keys=True, default=str)
+    return blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def _tensors(owner: dict[str, Any], name: str) -> list[Any]:
+    return [t for t in owner["tensors"] if t["name"] != name and not _belongs(t["name"], name)]
+
+
+def _belongs(tensor: str, name: str) -> bool:
+    return tensor.startswith(tuple(f"{name}_{rule}" for rule in ("adagrad", "adam", "sgd")))
+
+
+class Embeddings:
+    """One `StoreEmbedding` for each node type without features.
+
+    Args:
+        store: The open store, which is written to.
+        config: The settings.
+        saved: The checkpoint that the run goes on from, or is measured with; None is a new run.
+
+    Raises:
+        UnsupportedArgument: The store is read-only, or a new run finds rows of another one.
+        StateMismatch: The checkpoint is of a run without embeddings.
+    """
+
+    def __init__(self, store: Store, config: TrainConfig, saved: dict[str, Any] | None) -> None:
+        self._config = config
+        self._is_typed = not store.schema.is_homogeneous
+        owners = [store.schema.node_type(name) for name in without_features(store.schema)]
+        self._check(store, owners, saved)
+        self._rows = {
+            owner.name: StoreEmbedding(
+                store,
+                config.embedding,
+                owner.name,
+                config.embedding_name,
+                config.embedding_optimizer,  # type: ignore[arg-type]
+                config.embedding_lr,
+                # Equal rows of a user and an item would make them alike from the start.
+                seed=config.seed + number,
+                memory=config.embedding_memory,
+            )
+            for number, owner in enumerate(owners)
+        }
+        self._rates = {name: rows.lr for name, rows in self._rows.items()}
+        if saved is None:
+            self._check_fresh(store.path)
+
+    def _check(self, store: Store, owners: list[NodeType], saved: dict[str, Any] | None) -> None:
+        name = self._config.embedding_name
+        missing = [t.name for t in owners if all(m.name != name for m in t.tensors)]
+        if saved is not None and missing:
+            raise StateMismatch(
+                f"{store.path}: nodes of {missing[0]!r} have no tensor {name!r}, which the run of "
+                "the checkpoint has learned; use the store of that run"
+            )
+        if missing and store.read_only_because is not None:
+            raise UnsupportedArgument(
+                f"{store.path}: embedding writes rows to the store, which is read-only: "
+                f"{store.read_only_because}; train on a copy that can be written to"
+            )
+
+    def _check_fresh(self, path: str) -> None:
+        for kind, rows in self._rows.items():
+            if rows.steps:
+                name = self._config.embedding_name
+                raise UnsupportedArgument(
+                    f"{path}: {name!r} of {kind!r} holds rows of another run, after {rows.steps:,} "
+                    "steps; give embedding_name to learn others, or go on with that run"
+                )
+
+    @property
+    def note(self) -> str:
+        """What is learned, in words."""
+        width = f"{self._config.embedding} numbers for each node"
+        names = ", ".join(self._rows)
+        return f"learned in {self._config.embedding_name!r} of the store: {width} of {names}"
+
+    def inputs(self, batch: Any) -> Any:
+        """The newest rows of the nodes of a batch: [n, d], or by node type."""
+        if isinstance(batch, HeteroData):
+            return {name: rows(batch[name].n_id) for name, rows in self._rows.items()}
+        (rows,) = self._rows.values()
+        found: Tensor = rows(batch.n_id)
+        return found
+
+    def zero_grad(self) -> None:
+        """Forgets the gradients of all rows."""
+        for rows in self._rows.values():
+            rows.zero_grad()
+
+    def step(self, share: float) -> None:
+        """One step of the optimiser of rows, at a share of its learning rate."""
+        for name, rows in self._rows.items():
+            rows.lr = self._rates[name] * share
+            rows.step()
+
+    def flush(self) -> None:
+        """Writes all changed rows."""
+        for rows in self._rows.values():
+            rows.flush()
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint keeps: plain data, no rows."""
+        return {name: rows.state_dict() for name, rows in self._rows.items()}
+
+    def go_back(self, state: dict[str, Any]) -> None:
+        """Gives the rows of a checkpoint back, which may be older than those of the store."""
+        for name, rows in self._rows.items():
+            rows.load_state_dict(state[name])
+
+    def check_same(self, state: dict[str, Any], path: str) -> None:
+        """Refuses a checkpoint whose rows the store does not have now.
+
+        Raises:
+            StateMismatch: The run went on since, or another one trained the rows.
+        """
+        for name, rows in self._rows.items():
+            if rows.steps != state[name]["step"]:
+                raise StateMismatch(
+                    f"{path}: rows of {name!r} stand at step {rows.steps:,}, and the checkpoint is "
+                    f"of step {state[name]['step']:,}; go on with its run first"
+                )

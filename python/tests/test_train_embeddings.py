@@ -1,0 +1,240 @@
+"""Nodes without features learn rows in the store, resume exactly, and leave other rows alone."""
+
+import shutil
+
+import numpy as np
+import pytest
+
+import neargraph as ng
+
+torch = pytest.importorskip("torch")
+pyg = pytest.importorskip("torch_geometric.data")
+pytest.importorskip("torchmetrics")
+pytest.importorskip("yaml")
+from neargraph.train import TrainConfig, evaluate, fit, resume  # noqa: E402
+from neargraph.train.engine import Trainer  # noqa: E402
+
+LIGHT = TrainConfig(
+    model="lightgcn",
+    task="link",
+    target="user,buys,item",
+    embedding=16,
+    embedding_lr=0.1,
+    negatives="triplet",
+    loss="bpr",
+    fanouts=(5, 5),
+    batch_size=128,
+    epochs=3,
+    checkpoint_steps=2,
+    eval_negatives=20,
+    seed=3,
+)
+
+
+class Stop(Exception):
+    pass
+
+
+def taste_store(path, *, features=False, users=240, items=160, groups=4):
+    """Users of each group buy items of the same group, so that rows can tell what is bought."""
+    rng = np.random.default_rng(21)
+    print("seed 21")
+    buyer = rng.integers(0, users, 5000)
+    bought = rng.integers(0, items // groups, 5000) * groups + buyer % groups
+    edges = torch.from_numpy(np.unique(np.stack([buyer, bought]), axis=1))
+    data = pyg.HeteroData()
+    data["user"].num_nodes, data["item"].num_nodes = users, items
+    if features:
+        data["item"].x = torch.from_numpy(rng.standard_normal((items, 8)).astype(np.float32))
+    data["user"].y = torch.arange(users) % groups
+    code = torch.from_numpy(rng.integers(0, 3, users))
+    for number, name in enumerate(("train", "val", "test")):
+        data["user"][f"{name}_mask"] = code == number
+    data["user", "buys", "item"].edge_index = edges
+    data["item", "rev_buys", "user"].edge_index = edges.flip(0)
+    ng.from_pyg(data, path)
+    return path
+
+
+@pytest.fixture
+def path(tmp_path):
+    return taste_store(tmp_path / "g.ng")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A run that was never stopped, and its store after it."""
+    folder = tmp_path_factory.mktemp("whole")
+    path = taste_store(folder / "g.ng")
+    with ng.open(path, memory="64MB") as store:
+        result = fit(store, LIGHT, out=folder / "run")
+        return folder / "run", result, rows_of(store)
+
+
+def rows_of(store):
+    return {name: store.column("emb", name).copy() for name in ("user", "item")}
+
+
+def test_lightgcn_learns_what_users_buy_from_edges_alone(whole):
+    _, result, rows = whole
+    assert result.num_parameters == 0
+    assert result.test["roc-auc"] > 0.8
+    assert result.losses[-1] < result.losses[0] / 1.2
+    assert any("learned in 'emb' of the store" in note for note in result.notes)
+    assert rows["user"].shape == (240, 16)
+
+
+@pytest.mark.parametrize("stop_at", [3, 30, 61])
+def test_a_stopped_run_goes_on_with_the_rows_of_its_checkpoint(path, whole, tmp_path, stop_at):
+    seen = 0
+
+    def stop(phase, step, steps, value):
+        nonlocal seen
+        seen += phase.startswith("epoch")
+        if seen == stop_at:
+            raise Stop
+
+    out = tmp_path / "run"
+    with ng.open(path, memory="64MB") as store, pytest.raises(Stop):
+        fit(store, LIGHT, out=out, progress=stop)
+    result = resume(out)
+    assert result.resumed_at_step < len(result.losses)
+    assert result.losses == whole[1].losses
+    assert result.test == whole[1].test
+    assert result.best_epoch == whole[1].best_epoch
+    with ng.open(path, memory="64MB") as store:
+        for name, rows in rows_of(store).items():
+            assert np.array_equal(rows, whole[2][name])
+
+
+def test_rows_written_after_the_checkpoint_go_back(path, whole, tmp_path):
+    """Little memory writes rows at each step, so the store is ahead of the checkpoint."""
+
+    def stop(phase, step, steps, value):
+        if (phase, step) == ("epoch 2", 3):
+            raise Stop
+
+    config = TrainConfig.of({**LIGHT.plain(), "embedding_memory": "8KB"})
+    out = tmp_path / "run"
+    with ng.open(path, memory="64MB") as store, pytest.raises(Stop):
+        fit(store, config, out=out, progress=stop)
+    with ng.open(path, memory="64MB") as store:
+        steps = store.column("emb_adagrad_step", "item")
+        saved = torch.load(out / "checkpoints" / "last.pt", weights_only=True)
+        assert steps[:, 0].max() > saved["embeddings"]["item"]["step"]
+    assert resume(out).losses == whole[1].losses
+
+
+def test_evaluating_measures_the_rows_of_the_run_and_writes_nothing(whole):
+    out, result, rows = whole
+    path = out.parent / "g.ng"
+    with ng.open(path, memory="64MB") as store:
+        before = store.lsn
+    assert evaluate(out)["metrics"] == result.test
+    with ng.open(path, memory="64MB") as store:
+        assert store.lsn == before
+        assert np.array_equal(store.column("emb", "user"), rows["user"])
+    with pytest.raises(ng.UnsupportedArgument, match="use checkpoint last"):
+        evaluate(out, checkpoint="best")
+
+
+def test_rows_of_a_run_that_went_on_elsewhere_are_not_measured(whole, tmp_path):
+    moved = tmp_path / "g.ng"
+    shutil.copytree(whole[0].parent / "g.ng", moved)
+    shutil.copytree(whole[0], tmp_path / "run")
+    with ng.open(moved, memory="64MB") as store:
+        last = tmp_path / "run" / "checkpoints" / "last.pt"
+        fit(store, TrainConfig.of({**LIGHT.plain(), "epochs": 4}), checkpoint=last)
+    with pytest.raises(ng.StateMismatch, match="go on with its run first"):
+        evaluate(whole[0], store=moved)
+
+
+def test_a_new_run_does_not_begin_with_rows_of_another_one(path):
+    small = TrainConfig.of({**LIGHT.plain(), "epochs": 1})
+    with ng.open(path, memory="64MB") as store:
+        first = fit(store, small)
+        before = store.lsn
+        with pytest.raises(ng.UnsupportedArgument, match="rows of another run"):
+            fit(store, small)
+        assert store.lsn == before
+        other = TrainConfig.of({**small.plain(), "embedding_name": "emb2"})
+        assert fit(store, other).losses == first.losses
+
+
+def test_types_with_features_read_them_and_the_others_learn(tmp_path):
+    path = taste_store(tmp_path / "g.ng", features=True)
+    config = TrainConfig(
+        model="hetero-sage",
+        target="user",
+        embedding=12,
+        embedding_lr=0.1,
+        fanouts=(5, 5),
+        epochs=8,
+        batch_size=40,
+        hidden=32,
+        dropout=0.1,
+        lr=0.01,
+    )
+    with ng.open(path, memory="64MB") as store:
+        trainer = Trainer(store, config)
+        for batch in trainer.loader:
+            assert "x" in batch["item"]
+            assert not {"emb", "emb_adagrad"} & {*batch["item"].keys(), *batch["user"].keys()}
+        result = trainer.run()
+        names = {t.name: {m.name for m in t.tensors} for t in store.schema.node_types}
+    assert "emb" in names["user"]
+    assert "emb" not in names["item"]
+    assert result.losses[-1] < result.losses[0] / 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"embedding": 0, "embedding_lr": None}, "needs rows of one width"),
+        ({"patience": 2}, "give test_on='last'"),
+        ({"lr": 0.01}, "learned rows have embedding_lr"),
+        ({"clip": 1.0}, "learned rows have embedding_lr"),
+        ({"hidden": 32}, "is for models with hidden layers"),
+        ({"embedding": 0, "embedding_lr": None, "embedding_name": "a"}, "is for learned rows"),
+    ],
+)
+def test_settings_without_effect_are_refused_and_nothing_is_written(path, settings, message):
+    config = TrainConfig.of({**LIGHT.plain(), **settings})
+    with ng.open(path, memory="64MB") as store:
+        with pytest.raises(ng.UnsupportedArgument, match=message):
+            fit(store, config)
+        assert store.lsn == 0
+
+
+def test_a_store_that_cannot_be_written_to_is_refused_in_one_line(path, monkeypatch):
+    monkeypatch.setattr(ng.Store, "read_only_because", property(lambda store: "the disk is full"))
+    with ng.open(path, memory="64MB") as store:
+        with pytest.raises(ng.UnsupportedArgument, match="read-only: the disk is full") as caught:
+            fit(store, LIGHT)
+        assert store.lsn == 0
+    assert "\n" not in str(caught.value)
+
+
+def test_embeddings_are_refused_where_all_nodes_have_features(tmp_path):
+    data = pyg.Data(x=torch.ones(4, 2), edge_index=torch.tensor([[0, 1], [1, 2]]))
+    ng.from_pyg(data, tmp_path / "g.ng")
+    config = TrainConfig(task="link", embedding=4)
+    with (
+        ng.open(tmp_path / "g.ng", memory="64MB") as store,
+        pytest.raises(ng.UnsupportedArgument, match="all node types have x"),
+    ):
+        fit(store, config)
+
+
+def test_a_model_without_parameters_on_features_is_refused(tmp_path):
+    ends = torch.tensor([[0, 1, 2, 3] * 10, [1, 2, 3, 0] * 10])
+    data = pyg.Data(
+        x=torch.ones(40, 2), edge_index=ends + torch.arange(0, 40, 4).repeat_interleave(4)
+    )
+    ng.from_pyg(data, tmp_path / "g.ng")
+    config = TrainConfig(task="link", model="lightgcn", holdout=(20.0, 20.0))
+    with (
+        ng.open(tmp_path / "g.ng", memory="64MB") as store,
+        pytest.raises(ng.UnsupportedArgument, match="nothing to learn"),
+    ):
+        fit(store, config)

@@ -1,0 +1,131 @@
+"""Links are scored from their past alone: trained by time, checked batch by batch."""
+
+import numpy as np
+import pytest
+
+import neargraph as ng
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("torch_geometric")
+pytest.importorskip("torchmetrics")
+from sampled import PLAIN, Edges, Graph, Nodes  # noqa: E402
+
+from neargraph.train import TrainConfig, fit  # noqa: E402
+from neargraph.train.engine import Trainer  # noqa: E402
+
+PAST = {
+    "task": "link",
+    "val_after": 700,
+    "test_after": 850,
+    "fanouts": (6,),
+    "batch_size": 64,
+    "hidden": 8,
+    "lr": 0.01,
+    "dropout": 0.1,
+    "epochs": 4,
+    "eval_negatives": 10,
+    "eval_edges": 100,
+    "train_edges": 1200,
+    "negatives": "triplet",
+    "metrics": ("mrr", "hits@10"),
+}
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    """Nodes of each of two groups join nodes of the same group; who joins changes with time."""
+    rng = np.random.default_rng(31)
+    print("seed 31")
+    nodes, count = 120, 3000
+    times = np.sort(rng.integers(0, 1000, count))
+    sources = rng.integers(0, nodes, count)
+    targets = rng.integers(0, nodes // 2, count) * 2 + sources % 2
+    x = np.zeros((nodes, 8), np.float32)
+    x[np.arange(nodes), np.arange(nodes) % 2] = 1
+    x += rng.standard_normal(x.shape).astype(np.float32) / 2
+    graph = Graph({"node": Nodes(nodes, {"x": x})}, {PLAIN: Edges(sources, targets, times=times)})
+    return graph.write(tmp_path_factory.mktemp("times") / "g.ng")
+
+
+@pytest.mark.parametrize(
+    ("model", "temporal"), [("temporal", "auto"), ("temporal", "uniform"), ("sage", "last")]
+)
+@pytest.mark.parametrize("negatives", ["binary", "triplet"])
+def test_links_are_learned_from_their_past(path, model, temporal, negatives):
+    config = TrainConfig(**{**PAST, "negatives": negatives}, model=model, temporal=temporal)
+    with ng.open(path, memory="64MB") as store:
+        result = fit(store, config)
+    assert result.losses[-1] < result.losses[0]
+    assert result.test["mrr"] > 0.2
+    assert set(result.test) == {"mrr", "hits@10"}
+
+
+def test_links_are_cut_by_time_and_each_batch_has_only_earlier_edges(path):
+    config = TrainConfig(**PAST, model="temporal")
+    with ng.open(path, memory="64MB") as store:
+        task = Trainer(store, config).task
+        assert int(task._times["train"].max()) < 700 <= int(task._times["val"].min())
+        assert int(task._times["val"].max()) < 850 <= int(task._times["test"].min())
+        seen = 0
+        for loader in (task.train_loader(), task.loader("val"), task.loader("test")):
+            for batch in loader:
+                assert task.fault(batch) is None
+                seed_times = batch.seed_time[batch.batch[batch.edge_index[1]]]
+                assert (batch.edge_time <= seed_times).all()
+                seen += len(batch.edge_time)
+        assert seen > 5000
+
+
+def test_a_test_link_sees_events_of_the_time_after_the_cut_that_came_before_it(path):
+    config = TrainConfig(**PAST, model="temporal")
+    with ng.open(path, memory="64MB") as store:
+        (first, *_) = Trainer(store, config).task.loader("test")
+        assert int(first.edge_time.max()) > 850
+
+
+@pytest.mark.parametrize("phase", ["train", "test"])
+def test_a_batch_with_a_later_edge_is_refused_by_its_number(path, phase):
+    config = TrainConfig(**PAST, model="sage", temporal="last")
+    with ng.open(path, memory="64MB") as store:
+        trainer = Trainer(store, config)
+
+        def spoil(batch):
+            batch.edge_time = batch.edge_time.clone()
+            batch.edge_time[-1] = 10**6
+            return batch
+
+        trainer.task._feed = type(trainer.task._feed)(store, config, ["x"], transform=spoil)
+        if phase == "train":
+            trainer.loader = trainer.task.train_loader()
+            with pytest.raises(
+                ng.UnsupportedArgument, match=r"epoch 1, batch 1 of .* of time 1000000"
+            ):
+                trainer.run()
+        else:
+            with pytest.raises(ng.UnsupportedArgument, match=r"test, batch 1 of .* see the future"):
+                trainer.evaluate("test")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"model": "temporal", "temporal": "off"}, "which sees only the past"),
+        ({"temporal": "last", "val_after": None, "test_after": None}, "give test_after"),
+        ({"temporal": "last", "model": "gcn"}, "tell of the future"),
+        ({"model": "temporal", "task": "graph"}, "not trained for the task graph"),
+    ],
+)
+def test_what_would_see_the_future_is_refused(path, settings, message):
+    with (
+        ng.open(path, memory="64MB") as store,
+        pytest.raises(ng.UnsupportedArgument, match=message),
+    ):
+        fit(store, TrainConfig(**{**PAST, **settings}))
+
+
+def test_nodes_have_no_time_to_ask_about(path):
+    with (
+        ng.open(path, memory="64MB") as store,
+        pytest.raises(ng.UnsupportedArgument, match="not trained for the task node"),
+    ):
+        fit(store, TrainConfig(model="temporal"))
