@@ -12,6 +12,7 @@ from typing import Any
 import neargraph as ng
 
 from .drive import Batch, Spec
+from .ours import figures_of
 from .tasks import learner_of
 
 Make = Callable[[Any, Spec, Any, dict[str, Any]], Any]
@@ -126,20 +127,7 @@ class System:
         self.store.reset_stats()
 
     def stats(self) -> dict[str, Any]:
-        found = self.store.stats()
-        return {
-            "reads": found["reads"],
-            "read_bytes": found["read_bytes"],
-            "temporary_bytes": found["temporary_write_bytes"],
-            "hit_rate": found["hit_rate"],
-            "mean_depth": found["mean_queue_depth"],
-            "device_busy_seconds": found["device_busy_seconds"],
-            "budget_peak_bytes": found["budget_peak"],
-            "store_memory_bytes": self.store.info()["memory_bytes"],
-            "backend": self.store.info()["backend"],
-            "engine": found,
-            "chosen": self.ahead.chosen(),
-        }
+        return {**figures_of(self.store), "chosen": self.ahead.chosen()}
 
 
 def seeds_of(data: Any) -> int:

@@ -145,7 +145,8 @@ class System:
         return slower(measured, known_curve(*held)) if all(held) else measured
 
     def stats(self) -> dict[str, Any]:
-        found = self.store.stats()
+        # Before prices are measured, which reads as well.
+        found = figures_of(self.store)
         chosen = self.ahead.chosen() if self.ahead is not None else None
         priced = {}
         if self.trace is not None:
@@ -156,18 +157,22 @@ class System:
             priced = figures(read_trace(self.trace), curve)
             self.trace.unlink()
         if self.gather != "store":
-            return {"engine": found}
-        return {
-            "reads": found["reads"],
-            "read_bytes": found["read_bytes"],
-            "temporary_bytes": found["temporary_write_bytes"],
-            "hit_rate": found["hit_rate"],
-            "mean_depth": found["mean_queue_depth"],
-            "device_busy_seconds": found["device_busy_seconds"],
-            **priced,
-            "budget_peak_bytes": found["budget_peak"],
-            "store_memory_bytes": self.store.info()["memory_bytes"],
-            "backend": self.store.info()["backend"],
-            "engine": found,
-            "chosen": chosen,
-        }
+            return {"engine": found["engine"]}
+        return {**found, **priced, "chosen": chosen}
+
+
+def figures_of(store: Any) -> dict[str, Any]:
+    """The counters of a store under the names that the tables have."""
+    found, info = store.stats(), store.info()
+    return {
+        "reads": found["reads"],
+        "read_bytes": found["read_bytes"],
+        "temporary_bytes": found["temporary_write_bytes"],
+        "hit_rate": found["hit_rate"],
+        "mean_depth": found["mean_queue_depth"],
+        "device_busy_seconds": found["device_busy_seconds"],
+        "budget_peak_bytes": found["budget_peak"],
+        "store_memory_bytes": info["memory_bytes"],
+        "backend": info["backend"],
+        "engine": found,
+    }

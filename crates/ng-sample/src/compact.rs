@@ -69,8 +69,8 @@ pub struct Extras {
     pub targets: Vec<u32>,
     /// The time of each subgraph; empty unless sampling looks at times.
     pub times: Vec<i64>,
-    /// Edges that are no edges of the store: from a node that was visited to where walks began,
-    /// with the share of the visits as its weight.
+    /// PinSAGE's edges, which the store does not hold: from a visited node to the start of the
+    /// walks, weighted by its share of the visits.
     pub visits: CompactEdges,
 }
 

@@ -60,7 +60,7 @@ impl EdgePlaces {
         for number in numbers {
             if *number >= self.num_edges() {
                 let (known, given) = (self.num_edges(), number);
-                let what = format!("there is no edge {given} among {known}");
+                let what = format!("edge {given} does not exist: the type has {known} edges");
                 return Err(SampleError::Spec(what));
             }
             let group = self.before.partition_point(|before| before <= number) - 1;

@@ -1,7 +1,7 @@
 //! Links as seeds: edges of a type by their numbers, and pairs of nodes that no edge joins.
 //!
 //! What must not live here: what is sampled around the ends. The invariants: an edge has the same
-//! number wherever its list is; a negative link is no edge, as far as its time lets edges be seen.
+//! number wherever its list is; a negative link is not an edge at or before its time.
 
 use std::collections::HashMap;
 use std::sync::Arc;

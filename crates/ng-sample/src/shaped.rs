@@ -39,7 +39,7 @@ struct Start {
 struct Group {
     node_type: NodeTypeId,
     ids: Vec<NodeId>,
-    /// The subgraph that each of them is told to be of.
+    /// The number of the subgraph that the batch reports for each of them.
     labels: Vec<u32>,
     /// Up to when each reaches; empty unless sampling looks at times.
     times: Vec<i64>,

@@ -1,7 +1,7 @@
 //! Entries of the lists of any nodes, from wherever the lists are.
 //!
-//! What lives here: which source of lists serves a request that is no plain hop. What must not: how
-//! entries are chosen, numbering. The invariant: the answer is in the order of the request, and
+//! What lives here: which source of lists serves a request outside the plain hops. What must not:
+//! how entries are chosen, numbering. The invariant: the answer is in the order of the request, and
 //! the same from pages and from memory.
 
 use std::sync::Arc;

@@ -78,7 +78,7 @@ impl LinkSpec {
         }
     }
 
-    /// Negative links for so many links.
+    /// The number of negative links beside `links` links.
     pub(crate) fn num_negatives(&self, links: usize) -> usize {
         match self.negatives {
             Negatives::None => 0,

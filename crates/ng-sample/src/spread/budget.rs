@@ -13,8 +13,8 @@ use crate::draw::{Around, Rule, Uniform};
 use crate::hops::{Wanted, num_bytes};
 use crate::{Budgets, SampleError, Sampler};
 
-/// Entries of a list that count: of longer ones so many are drawn, so that a hub does not fill the
-/// budget by itself. As in PyG.
+/// Longer lists name this many sources, drawn at random, so that a hub does not fill the budget by
+/// itself. As in PyG.
 const ENTRIES_MAX: u32 = 50;
 
 /// Memory for a node that is named.
