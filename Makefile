@@ -3,7 +3,7 @@ SHELL := /bin/bash
 PY := .venv/bin/python
 export RUST_BACKTRACE ?= 1
 
-.PHONY: help setup demo test test-rust test-python lint deny bench bench-graphs bench-training canaries reliability long-tier clean
+.PHONY: help setup demo test test-rust test-python lint deny bench bench-graphs bench-training canaries test-rust-canaries reliability long-tier clean
 
 help:
 	@echo "make setup        install the locked packages and build the extension"
@@ -56,6 +56,10 @@ bench-training: setup
 	$(PY) -m benchmarks.training --cap 2GB --mode train --label train
 
 canaries:
+	python3 tools/canaries.py
+
+# Canaries run the binaries of the tests, so they come after them, beside the tests of Python.
+test-rust-canaries: test-rust
 	python3 tools/canaries.py
 
 long-tier:

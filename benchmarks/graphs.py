@@ -4,6 +4,7 @@
     python -m benchmarks.graphs planted --nodes 1M --degree 25 --width 64 --name small
     python -m benchmarks.graphs narrow --name planted_4m --x-dtype f16   # of arrays that are there
     python -m benchmarks.graphs timed --name planted_4m          # edges with times and weights
+    python -m benchmarks.graphs typed --name planted_4m          # two node types, four edge types
     python -m benchmarks.graphs reorganized --name planted_4m --by heat      # planted_4m_heat.ng
     python -m benchmarks.graphs planted_16m | cnr_natural | cnr_random | cnr_kronecker | physics
 
@@ -28,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from . import kronecker, planted
+from . import kronecker, planted, typed
 from .places import GRAPHS, data_folder
 
 Array = Any
@@ -328,7 +329,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("graph", choices=["planted", "narrow", "reorganized", "timed", *NAMED])
+    parser.add_argument(
+        "graph", choices=["planted", "narrow", "reorganized", "timed", "typed", *NAMED]
+    )
     parser.add_argument("--nodes", type=count, default=4_000_000, help="of `planted`")
     parser.add_argument("--degree", type=float, default=DEGREE, help="of `planted`, mean")
     parser.add_argument("--width", type=int, default=256, help="of `planted`, f32 columns")
@@ -347,6 +350,12 @@ def main() -> None:
         return
     if args.graph == "timed":
         write_timed(args.name or "planted_4m", args.folder)
+        return
+    if args.graph == "typed":
+        home = args.folder / (args.name or "planted_4m")
+        say(f"importing {home.name}_typed.ng")
+        typed.write(home, npy_rows(home / "feat.npy"))
+        say("done")
         return
     if args.graph == "reorganized":
         fanouts = [int(fanout) for fanout in args.fanouts.split("-")]

@@ -122,6 +122,7 @@ SAMPLERS = [
     "cluster",
     "random-node",
     "pinsage",
+    "hgt",
 ]
 PEERS = [
     "neighbor",
@@ -133,6 +134,7 @@ PEERS = [
     "saint-edge",
     "saint-walk",
     "random-node",
+    "hgt",
 ]
 for _name in SAMPLERS:
     SYSTEMS[_name] = Entry("loaders", f"ours, {_name}", {"loader": _name, **TUNED})
@@ -169,7 +171,9 @@ def entry(name: str) -> Entry:
     options = dict(pair.split("=", 1) for pair in tail.split(",") if pair)
     typed = {key: int(value) if value.isdigit() else value for key, value in options.items()}
     found = SYSTEMS[base]
-    return dataclasses.replace(found, options={**found.options, **typed})
+    # The back end memory has to hold the whole store.
+    capped = found.capped and typed.get("backend") != "memory"
+    return dataclasses.replace(found, options={**found.options, **typed}, capped=capped)
 
 
 def needs_torch(mode: str, of: Entry) -> bool:
@@ -218,6 +222,8 @@ class Bench:
         memory = UNCAPPED_STORE_BYTES
         if of.capped and args.cap is not None:
             memory = int(args.cap * (1 - MARGIN)) - PROCESS_BYTES
+        if of.options.get("backend") == "memory":
+            memory += sum(file.stat().st_size for file in Path(store).iterdir())
         return Spec(
             module=of.module,
             graph=str(self.home),

@@ -79,8 +79,13 @@ def _full(row: Row, data: Any, split: int) -> tuple[torch.nn.Module, Batches]:
     model = made(row, data.x.size(1), int(data.y.max()) + 1)
 
     def batches(name: str) -> Iterable[tuple[Tensor, Tensor]]:
-        mask = _mask(data, name, split)
-        yield model(data.x, data.edge_index)[mask], data.y[mask]
+        ids = torch.nonzero(_mask(data, name, split)).flatten()
+        size = row.settings["batch_size"]
+        if name != "train" or size >= len(ids):
+            yield model(data.x, data.edge_index)[ids], data.y[ids]
+            return
+        for part in ids[torch.randperm(len(ids))].split(size):
+            yield model(data.x, data.edge_index)[part], data.y[part]
 
     return model, batches
 

@@ -16,7 +16,7 @@ from torch_geometric import nn as gnn
 
 from .rows import Row
 
-_HEADS = 4
+_POOLS = {"mean": gnn.global_mean_pool, "sum": gnn.global_add_pool, "max": gnn.global_max_pool}
 
 
 class Layers(torch.nn.Module):
@@ -29,13 +29,17 @@ class Layers(torch.nn.Module):
         widths = [before, *[settings["hidden"]] * (depth - 1), after]
         pairs = list(pairwise(widths))
         self.convs = torch.nn.ModuleList(
-            _layer(row.model, a, b, place == depth - 1) for place, (a, b) in enumerate(pairs)
+            _layer(row, a, b, place == depth - 1) for place, (a, b) in enumerate(pairs)
         )
+        normed = widths[1:-1] if settings.get("norm") == "batch" else []
+        self.norms = torch.nn.ModuleList(torch.nn.BatchNorm1d(width) for width in normed)
         self.name, self.share = row.model, settings.get("dropout", 0.5)
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
         """Rows of the last layer, [n, after]."""
         for place, conv in enumerate(self.convs):
+            if place and len(self.norms):
+                x = self.norms[place - 1](x)
             if place:
                 x = functional.elu(x) if self.name == "gat" else x.relu()
             # Kipf and Welling drop the features of the input as well.
@@ -45,16 +49,19 @@ class Layers(torch.nn.Module):
         return x
 
 
-def _layer(name: str, before: int, after: int, is_last: bool) -> Any:
+def _layer(row: Row, before: int, after: int, is_last: bool) -> Any:
+    name, settings = row.model, row.settings
     if name == "gcn":
         return gnn.GCNConv(before, after)
     if name == "sage":
         return gnn.SAGEConv(before, after)
     if name == "gin":
-        return gnn.GINConv(gnn.MLP([before, after, after], norm=None), train_eps=True)
+        norm = "batch_norm" if settings.get("norm") == "batch" else None
+        return gnn.GINConv(gnn.MLP([before, after, after], norm=norm), train_eps=True)
+    heads, share = settings["heads"], settings["attention_dropout"]
     if is_last:
-        return gnn.GATConv(before, after, _HEADS, concat=False)
-    return gnn.GATConv(before, after // _HEADS, _HEADS)
+        return gnn.GATConv(before, after, heads, concat=False, dropout=share)
+    return gnn.GATConv(before, after // heads, heads, dropout=share)
 
 
 def made(row: Row, before: int, after: int) -> Layers:
@@ -63,19 +70,20 @@ def made(row: Row, before: int, after: int) -> Layers:
 
 
 class Graphs(torch.nn.Module):
-    """Layers, the mean of the rows of each graph, and an MLP."""
+    """Layers, the rows of each graph pooled to one, and an MLP."""
 
     def __init__(self, row: Row, before: int, classes: int) -> None:
         super().__init__()
         width = row.settings["hidden"]
         self.layers = Layers(row, before, width)
+        self.pool = _POOLS[row.settings["pool"]]
         self.head = gnn.MLP(
             [width, width, classes], norm=None, dropout=row.settings.get("dropout", 0.5)
         )
 
     def forward(self, x: Tensor, edge_index: Tensor, batch: Tensor, count: int) -> Tensor:
         """Logits of graphs, [count, classes]."""
-        out: Tensor = self.head(gnn.global_mean_pool(self.layers(x, edge_index), batch, count))
+        out: Tensor = self.head(self.pool(self.layers(x, edge_index), batch, count))
         return out
 
 

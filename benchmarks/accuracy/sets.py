@@ -30,11 +30,14 @@ _GRAPH_SHARES = (0.8, 0.9)
 
 @dataclass(frozen=True)
 class Set:
-    """A set of `NEARGRAPH_DATA`: its file, how it is imported, what is done to it then."""
+    """A set of `NEARGRAPH_DATA`: its file, how it is imported, what is done to it then.
+
+    What `prepare` returns takes the place of the set; None leaves the set that it was given.
+    """
 
     source: str
     options: Mapping[str, Any] = field(default_factory=dict)
-    prepare: Callable[[Any], None] | None = None
+    prepare: Callable[[Any], Any] | None = None
 
 
 def folder_of(name: str) -> Path:
@@ -67,7 +70,8 @@ def _make(of: Set, folder: Path) -> None:
         data = _data_of(store)
     shutil.rmtree(raw)
     if of.prepare is not None:
-        of.prepare(data)
+        made = of.prepare(data)
+        data = data if made is None else made
     torch.save(data, folder / DATA)
     ng.from_pyg(data, folder / STORE, memory="1GB")
 
@@ -218,6 +222,20 @@ def _pair_visits(data: Any) -> None:
     ToUndirected(merge=False).forward(data)
 
 
+def _join_visits(data: Any) -> Any:
+    """The same with users and items of one type, users first."""
+    import torch
+    from torch_geometric.data import Data
+
+    _pair_visits(data)
+    users, items = data["user"].num_nodes, data["item"].num_nodes
+    (kind,) = (kind for kind in data.edge_types if kind[0] == "user")
+    there = data[kind].edge_index + torch.tensor([[0], [users]])
+    joined = Data(edge_index=torch.cat([there, there.flip(0)], dim=1), num_nodes=users + items)
+    joined.is_item = (torch.arange(users + items) >= users).to(torch.uint8)
+    return joined
+
+
 _CITATION = {"unique": True, "self_loops": "remove"}
 SETS: dict[str, Set] = {
     "cora": Set("planetoid_raw/ind.cora.graph", _CITATION),
@@ -233,5 +251,6 @@ SETS: dict[str, Set] = {
     "hiv": Set("molecules/hiv_graphs.npz", prepare=_split_graphs),
     "dblp": Set("dblp_coauthor_temporal/dblp.txt.gz", {"undirected": True}, _date_edges),
     "gowalla": Set("gowalla_checkins/gowalla_train.txt.gz", prepare=_pair_visits),
+    "gowalla_one": Set("gowalla_checkins/gowalla_train.txt.gz", prepare=_join_visits),
     "debian": Set("debian_bookworm/debian_packages.npz", prepare=_split_packages),
 }

@@ -23,7 +23,6 @@ _HEAD = (
     "difference / deviation",
     "verdict",
     "published",
-    "seconds PyG, ours",
     "budget peak / budget",
     "RSS PyG, ours",
 )
@@ -111,7 +110,6 @@ def _cells(one: Compared) -> list[str]:
         "" if difference is None else f"{difference:+.2f}",
         one.verdict,
         "" if published is None else f"{published.value:.3f} ({published.source})",
-        ", ".join(_average(one.found[side], "seconds", 1, ".0f") for side in SIDE_NAMES),
         _budget(one.found["ours"]),
         ", ".join(_most(one.found[side], "rss_peak") for side in SIDE_NAMES),
     ]
@@ -123,12 +121,6 @@ def _mean(values: list[float]) -> str:
     if len(values) == 1:
         return f"{values[0]:.4f}"
     return f"{statistics.mean(values):.4f} ± {statistics.stdev(values):.4f}"
-
-
-def _average(found: list[dict[str, Any]], name: str, unit: float, form: str) -> str:
-    if not found:
-        return "-"
-    return format(statistics.mean(float(one[name]) for one in found) / unit, form)
 
 
 def _most(found: list[dict[str, Any]], name: str) -> str:

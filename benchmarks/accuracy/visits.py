@@ -1,6 +1,7 @@
-"""What both sides of a recommendation share: the test's visits, the loss, the ranking.
+"""What both sides of a recommendation share: the visits of the test, the loss, the metrics.
 
-What must not live here: models and batches. The invariant: visits of training are not ranked.
+What must not live here: models and batches. The invariant: visits of training are neither ranked
+nor wanted.
 """
 
 from __future__ import annotations
@@ -18,17 +19,22 @@ _TEST = "gowalla_checkins/gowalla_test.txt.gz"
 METRICS = ("recall@20", "ndcg@20")
 
 
-def visited_in_test(num_items: int) -> tuple[Any, Any]:
-    """(users, items) of the test, int64 [n] each; items that no user trained on are left out."""
-    users, items = [], []
+def first_visits(seen: Any, num_items: int) -> tuple[Any, Any]:
+    """(users, items) of the test, int64 [n] each, every pair once.
+
+    Pairs of training and items that no user trained on are left out, since neither is ranked.
+
+    Args:
+        seen: The visits of training, (users, items) [2, n].
+        num_items: Items that are ranked, from 0 on.
+    """
+    pairs = []
     with gzip.open(data_folder(_TEST), "rt") as lines:
         for line in lines:
-            user, *visited = map(int, line.split())
-            users += [user] * len(visited)
-            items += visited
-    found = np.array([users, items])
-    found = found[:, found[1] < num_items]
-    return found[0], found[1]
+            user, *items = map(int, line.split())
+            pairs += [user * num_items + item for item in items if item < num_items]
+    found = np.setdiff1d(pairs, seen[0] * num_items + seen[1])
+    return found // num_items, found % num_items
 
 
 def bpr(positive: Tensor, negative: Tensor) -> Tensor:

@@ -73,6 +73,14 @@ def _pinsage(store: Any, spec: Spec, ids: Any, how: dict[str, Any]) -> Any:
     return ng.PinSAGELoader(store, spec.fanouts, ids, batch_size=spec.batch_size, **how)
 
 
+def _hgt(store: Any, spec: Spec, ids: Any, how: dict[str, Any]) -> Any:
+    """As many nodes of each of the two types and layers as the seeds of a batch."""
+    seeds = ("even", ids[ids % 2 == 0] // 2)
+    attrs = dict.fromkeys(("even", "odd"), how["attrs"])
+    layers = [spec.batch_size] * len(spec.fanouts)
+    return ng.HGTLoader(store, layers, seeds, batch_size=spec.batch_size, **{**how, "attrs": attrs})
+
+
 LOADERS: dict[str, Make] = {
     "neighbor": _neighbor,
     "labor": _with(method="labor"),
@@ -91,6 +99,7 @@ LOADERS: dict[str, Make] = {
     "cluster": _cluster,
     "random-node": _random_node,
     "pinsage": _pinsage,
+    "hgt": _hgt,
 }
 
 
@@ -116,7 +125,7 @@ class System:
         loader = self.ahead if split == "train" else self.make(self.spec.ids(split), False)
         loader.set_epoch(epoch)
         for data in loader:
-            yield Batch(seeds_of(data), data.n_id.numel(), data.edge_index.size(1), data)
+            yield batch_of(data)
             # The budget counts a batch until its last name is gone.
             del data
 
@@ -128,6 +137,21 @@ class System:
 
     def stats(self) -> dict[str, Any]:
         return {**figures_of(self.store), "chosen": self.ahead.chosen()}
+
+
+def batch_of(data: Any) -> Batch:
+    """A batch of one node type or of several, with what is counted of it."""
+    if not hasattr(data, "node_types"):
+        return Batch(seeds_of(data), nodes_of(data), data.edge_index.size(1), data)
+    stores = data.node_stores
+    edges = sum(store.edge_index.size(1) for store in data.edge_stores)
+    seeds = sum(int(store.batch_size) for store in stores if "batch_size" in store)
+    return Batch(seeds, sum(map(nodes_of, stores)), edges, data)
+
+
+def nodes_of(data: Any) -> int:
+    """The nodes of a batch, or of one type of it."""
+    return int(data.n_id.numel() if "n_id" in data else data.num_nodes)
 
 
 def seeds_of(data: Any) -> int:

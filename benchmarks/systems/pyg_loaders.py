@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch_geometric import loader as pyg
-from torch_geometric.data import Data
+from torch_geometric.data import Data, HeteroData
 from torch_geometric.typing import WITH_PYG_LIB
 from torch_sparse import SparseTensor
 
+from ..typed import TYPES, typed_edges
 from .drive import Batch, Spec
-from .loaders import seeds_of
+from .loaders import batch_of
 from .tasks import learner_of
 
 warnings.filterwarnings("ignore", category=UserWarning)
@@ -71,6 +73,25 @@ def _random_node(data: Data, spec: Spec, ids: Any, shuffle: bool) -> Any:
     return pyg.RandomNodeLoader(data, 250, shuffle=shuffle)
 
 
+def _hgt(data: Any, spec: Spec, ids: Any, shuffle: bool) -> Any:
+    seeds = torch.from_numpy(ids[ids % 2 == 0] // 2)
+    layers = [spec.batch_size] * len(spec.fanouts)
+    how: dict[str, Any] = {"batch_size": spec.batch_size, "shuffle": shuffle}
+    return pyg.HGTLoader(data, layers, ("even", seeds), **how)
+
+
+def _typed(indptr: Any, indices: Any, x: Any, y: Any) -> HeteroData:
+    """The graph with nodes of even and odd ids as two types."""
+    data = HeteroData()
+    for place, name in enumerate(TYPES):
+        data[name].x, data[name].y = x[place::2].contiguous(), y[place::2].contiguous()
+    for ends in product((0, 1), (0, 1)):
+        parts = [np.stack([sources, own]) for own, sources in typed_edges(indptr, indices, ends)]
+        kind = (TYPES[ends[0]], "to", TYPES[ends[1]])
+        data[kind].edge_index = torch.from_numpy(np.concatenate(parts, axis=1))
+    return data
+
+
 LOADERS: dict[str, Make] = {
     "neighbor": _neighbor,
     "induced": _induced,
@@ -81,6 +102,7 @@ LOADERS: dict[str, Make] = {
     "saint-edge": _saint("Edge"),
     "saint-walk": _saint("RandomWalk", walk_length=2),
     "random-node": _random_node,
+    "hgt": _hgt,
 }
 
 
@@ -109,6 +131,9 @@ class System:
             self.data.edge_index = torch.stack([indices, ends])
         self.data.x = torch.from_numpy(np.load(home / "feat.npy"))
         self.data.y = torch.from_numpy(spec.labels())
+        if kind == "hgt":
+            arrays = (pointers.numpy(), indices.numpy(), self.data.x, self.data.y)
+            self.data = _typed(*arrays)
         make = LOADERS[kind]
         self.make = lambda ids, shuffle: make(self.data, spec, ids, shuffle)
         self.train = self.make(spec.ids("train"), True)
@@ -120,8 +145,7 @@ class System:
             if "adj_t" in data:
                 target, source, _ = data.adj_t.coo()
                 data.edge_index = torch.stack([source, target])
-            nodes = data.n_id.numel() if "n_id" in data else data.num_nodes
-            yield Batch(seeds_of(data), nodes, data.edge_index.size(1), data)
+            yield batch_of(data)
 
     def learner(self) -> Any:
         return learner_of(self.spec)

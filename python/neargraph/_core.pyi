@@ -158,7 +158,12 @@ class Spread:
     def walks(path: list[int], length: int, bias: tuple[float, float] | None) -> Spread: ...
     @staticmethod
     def visits(
-        path: list[int], walks: int, length: int, restart: float, neighbors: list[int]
+        path: list[int],
+        walks: int,
+        length: int,
+        restart: float,
+        neighbors: list[int],
+        held_out: tuple[int, float, bool] | None,
     ) -> Spread: ...
     @staticmethod
     def budgets(nodes: list[list[int]], edge_types: list[bool]) -> Spread: ...

@@ -1,5 +1,7 @@
-"""What to do where memory is too little: make room, or say how much it takes."""
+"""What to do where memory is too little: make room, use the disk, or say how much it takes."""
 
+import os
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
@@ -30,3 +32,13 @@ def minimum_of(whole: Callable[[int], int]) -> Iterator[None]:
             if "at_least_bytes" in remedy:
                 remedy["at_least_bytes"] = whole(remedy["at_least_bytes"])
         raise
+
+
+def scratch_folder(store: str) -> "tempfile.TemporaryDirectory[str]":
+    """A folder for files that pass: on the disk of the store if files can be made there.
+
+    The usual place for them may be memory.
+    """
+    beside = os.path.dirname(os.path.abspath(store))
+    is_writable = os.access(beside, os.W_OK)
+    return tempfile.TemporaryDirectory(dir=beside if is_writable else None, prefix=".scratch-")

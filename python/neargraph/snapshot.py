@@ -70,6 +70,24 @@ class PygReader(Reader):
             "HGTLoader"
         )
 
+    # PyG's HGTLoader asks for edges by type.
+    edge_items = edge_index
+
+    def __len__(self) -> NoReturn:
+        """PyG's loaders of many graphs, clusters or events ask for this.
+
+        Raises:
+            TypeError: Always; names the loaders that read a store.
+        """
+        raise TypeError(
+            f"a {type(self).__name__} is not a list of graphs, clusters or events in memory; use "
+            "GraphLoader, ClusterLoader, or NeighborLoader and LinkNeighborLoader with time_attr, "
+            "all from neargraph"
+        )
+
+    def __bool__(self) -> bool:
+        return True
+
     def __iter__(self) -> Iterator[Any]:
         # PyG's loaders unpack a remote backend as ``feature_store, graph_store = data``.
         snap = self.snapshot()

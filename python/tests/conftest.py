@@ -1,11 +1,18 @@
 """Stores that many tests read; none of them writes to one."""
 
+import os
 from pathlib import Path
 
 import pytest
-from graphs import Graph, heterogeneous, homogeneous
+from graphs import Graph, heterogeneous, homogeneous, shop
 
 import neargraph as ng
+
+
+def pytest_configure() -> None:
+    # Threads of torch that spin while they wait would take the processor from the threads that read
+    # and sample, and from tests beside these. Torch has not been loaded yet.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 
 @pytest.fixture(scope="session")
@@ -37,4 +44,20 @@ def hetero_path(hetero_graph: Graph, tmp_path_factory: pytest.TempPathFactory) -
 @pytest.fixture
 def hetero(hetero_path: str):
     with ng.open(hetero_path, memory="64MB") as store:
+        yield store
+
+
+@pytest.fixture(scope="session")
+def shop_graph() -> Graph:
+    return shop()
+
+
+@pytest.fixture(scope="session")
+def shop_path(shop_graph: Graph, tmp_path_factory: pytest.TempPathFactory) -> str:
+    return shop_graph.write(tmp_path_factory.mktemp("stores") / "shop.ng")
+
+
+@pytest.fixture
+def shop_store(shop_path: str):
+    with ng.open(shop_path, memory="64MB") as store:
         yield store

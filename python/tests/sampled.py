@@ -26,40 +26,6 @@ def temporal_graph(num_nodes: int = 60, num_edges: int = 600, seed: int = 3) -> 
     return Graph({"node": Nodes(num_nodes, nodes)}, {PLAIN: edges})
 
 
-def shop(seed: int = 4) -> Graph:
-    """Users and items that are joined in both directions; items alone have times of nodes, and the
-    edges of one direction times of their own."""
-    rng = np.random.default_rng(seed)
-    users, items, count = 40, 25, 240
-    pairs = np.unique(
-        np.stack([rng.integers(0, users, count), rng.integers(0, items, count)]), axis=1
-    )
-    who, what = pairs[:, rng.permutation(pairs.shape[1])]
-    times = rng.integers(0, 30, len(who))
-    nodes = {
-        "user": Nodes(users, {"x": rng.standard_normal((users, 3)).astype(np.float32)}),
-        "item": Nodes(
-            items,
-            {
-                "x": rng.standard_normal((items, 2)).astype(np.float32),
-                "born": rng.integers(0, 20, items),
-            },
-        ),
-    }
-    attr = rng.standard_normal((len(who), 2)).astype(np.float32)
-    edges = {
-        ("user", "buys", "item"): edges_of([who, what], tensors={"edge_attr": attr}, times=times),
-        ("item", "rev_buys", "user"): edges_of([what, who]),
-    }
-    return Graph(nodes, edges)
-
-
-def edges_of(pairs: Any, **more: Any) -> Edges:
-    """Edges of [2, e] ids."""
-    sources, destinations = (np.ascontiguousarray(row, np.int64) for row in pairs)
-    return Edges(sources, destinations, **more)
-
-
 def entries_of(edges: Edges, node: int) -> Any:
     """Edge ids of the list of `node`, in the order of the store."""
     ids = np.flatnonzero(edges.destinations == node)

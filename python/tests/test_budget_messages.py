@@ -70,7 +70,9 @@ def test_a_command_names_its_option_and_a_budget_that_does(wide, capsys):
     assert "memory=" not in said
     assert "drop" not in said
     enough = str(named(said))
-    assert run(capsys, "train", wide, "--memory", enough, "--epochs", "1") == (0, "")
+    code, said = run(capsys, "train", wide, "--memory", enough, "--epochs", "1")
+    assert (code, said.count("\n")) == (0, 1), said
+    assert said.startswith("epoch 1 of 1: ")
 
 
 @pytest.mark.parametrize("command", ["train", "compact", "reorganize", "scrub", "verify"])

@@ -3,24 +3,13 @@
 import numpy as np
 import pytest
 from graphs import homogeneous
-from sampled import PLAIN, epoch_of, shop, values
+from sampled import PLAIN, epoch_of, values
 
 import neargraph as ng
 from neargraph.cli import main
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("torch_geometric")
-
-
-@pytest.fixture(scope="module")
-def shop_path(tmp_path_factory):
-    return shop().write(tmp_path_factory.mktemp("disjoint") / "shop.ng")
-
-
-@pytest.fixture
-def shop_store(shop_path):
-    with ng.open(shop_path, memory="64MB") as store:
-        yield store
 
 
 def edges_of_seed(batch, number, triple=None):

@@ -4,9 +4,9 @@ import gzip
 
 import numpy as np
 import pytest
-from graphs import Graph, Nodes
+from graphs import Graph, Nodes, edges_of
 from realdata import data
-from sampled import PLAIN, edges_of, epoch_of
+from sampled import PLAIN, epoch_of
 
 import neargraph as ng
 from neargraph.importers import import_graph

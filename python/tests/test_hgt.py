@@ -5,8 +5,8 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from graphs import Graph, Nodes
-from sampled import edges_of, epoch_of, shop
+from graphs import Graph, Nodes, edges_of
+from sampled import epoch_of
 
 import neargraph as ng
 
@@ -14,22 +14,6 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("torch_geometric")
 
 BUYS, SOLD = ("user", "buys", "item"), ("item", "rev_buys", "user")
-
-
-@pytest.fixture(scope="module")
-def shop_graph():
-    return shop()
-
-
-@pytest.fixture(scope="module")
-def path(shop_graph, tmp_path_factory):
-    return shop_graph.write(tmp_path_factory.mktemp("hgt") / "shop.ng")
-
-
-@pytest.fixture
-def store(path):
-    with ng.open(path, memory="64MB") as store:
-        yield store
 
 
 def make(store, num_samples=(6, 6), **more):
@@ -51,9 +35,9 @@ def check_edges(batch, graph):
             assert sorted(batch[triple].e_id.tolist()) == np.flatnonzero(inside).tolist()
 
 
-def test_batches_are_induced_and_have_rows_and_seeds_first(store, shop_graph):
+def test_batches_are_induced_and_have_rows_and_seeds_first(shop_store, shop_graph):
     seen = []
-    for batch in make(store):
+    for batch in make(shop_store):
         check_edges(batch, shop_graph)
         for name in ("user", "item"):
             n_id = batch[name].n_id.numpy()
@@ -71,11 +55,11 @@ def test_batches_are_induced_and_have_rows_and_seeds_first(store, shop_graph):
 
 @pytest.mark.parametrize("given", [[4, 4], {"user": [3, 7], "item": [2, 2]}, {"user": [5]}])
 def test_layers_have_no_more_nodes_than_their_budget_and_all_that_there_are(
-    store, shop_graph, given
+    shop_store, shop_graph, given
 ):
     layers = len(given) if isinstance(given, list) else max(map(len, given.values()))
     budget = given if isinstance(given, dict) else {"user": given, "item": given}
-    for batch in make(store, given):
+    for batch in make(shop_store, given):
         nodes = {name: batch[name].n_id.tolist() for name in ("user", "item")}
         kept = {"user": set(), "item": set(nodes["item"][:5])}
         newest = {"user": [], "item": nodes["item"][:5]}
@@ -127,8 +111,8 @@ def test_nodes_are_drawn_by_the_squares_of_how_much_they_are_named(tmp_path):
 
 
 @pytest.mark.parametrize("memory", ["16MB", "200MB"])
-def test_state_reading_and_processes(path, memory):
-    with ng.open(path, memory="64MB") as store:
+def test_state_reading_and_processes(shop_path, memory):
+    with ng.open(shop_path, memory="64MB") as store:
         expected = epoch_of(make(store, shuffle=True, seed=2))
         loader = make(store, shuffle=True, seed=2)
         passes = iter(loader)
@@ -138,14 +122,14 @@ def test_state_reading_and_processes(path, memory):
         assert epoch_of(other) == expected[1:]
         with pytest.raises(ng.StateMismatch, match="num_samples"):
             make(store, (5, 6), shuffle=True, seed=2).load_state_dict(loader.state_dict())
-    with ng.open(path, memory=memory) as store:
+    with ng.open(shop_path, memory=memory) as store:
         workers = [{"num_workers": 2}] if memory == "200MB" else []
         for more in ({"reading": "scan"}, {"reading": "direct"}, {"threads": 1}, *workers):
             assert epoch_of(make(store, shuffle=True, seed=2, **more)) == expected, more
 
 
-def test_an_input_id_is_given_back(store):
-    for batch in make(store, input_id=np.arange(25) * 3):
+def test_an_input_id_is_given_back(shop_store):
+    for batch in make(shop_store, input_id=np.arange(25) * 3):
         assert batch["item"].input_id.tolist() == (batch["item"].n_id[:5] * 3).tolist()
 
 
@@ -166,9 +150,9 @@ def test_an_input_id_is_given_back(store):
     ],
     ids=str,
 )
-def test_arguments_without_meaning_are_refused(store, given, named):
+def test_arguments_without_meaning_are_refused(shop_store, given, named):
     with pytest.raises((ValueError, TypeError, ng.NeargraphError), match=named):
-        make(store, **given)
+        make(shop_store, **given)
 
 
 def test_a_store_of_one_type_is_refused(homo):

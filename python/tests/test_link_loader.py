@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from graphs import Edges, Graph, Nodes
-from sampled import PLAIN, all_entries, edges_of, epoch_of, kinds, shop, stores_of, temporal_graph
+from graphs import Edges, Graph, Nodes, edges_of
+from sampled import PLAIN, all_entries, epoch_of, kinds, stores_of, temporal_graph
 
 import neargraph as ng
 
@@ -13,22 +13,6 @@ from torch_geometric.loader import LinkNeighborLoader as PygLoader  # noqa: E402
 from torch_geometric.sampler import NegativeSampling  # noqa: E402
 
 BUYS = ("user", "buys", "item")
-
-
-@pytest.fixture(scope="module")
-def shop_graph():
-    return shop()
-
-
-@pytest.fixture(scope="module")
-def shop_path(shop_graph, tmp_path_factory):
-    return shop_graph.write(tmp_path_factory.mktemp("links") / "shop.ng")
-
-
-@pytest.fixture
-def shop_store(shop_path):
-    with ng.open(shop_path, memory="64MB") as store:
-        yield store
 
 
 def links_of(batch, triple=None):
@@ -141,17 +125,20 @@ def test_labels_beside_negative_links_leave_0_to_these(shop_store, shop_graph, f
     assert batch[BUYS].edge_label.tolist() == raised.tolist() + [0] * 40
 
 
-@pytest.mark.parametrize("amount", [0.5, 1, 3])
-@pytest.mark.parametrize("form", ["text", "dictionary", "class", "ratio"])
-def test_binary_negatives_are_as_many_as_asked_for_and_no_edges(homo, homo_graph, amount, form):
-    if form == "text" and amount != 1:
-        pytest.skip("a text has the amount 1")
-    given = {
-        "text": {"neg_sampling": "binary"},
-        "dictionary": {"neg_sampling": {"mode": "binary", "amount": amount}},
-        "class": {"neg_sampling": NegativeSampling("binary", amount)},
-        "ratio": {"neg_sampling_ratio": float(amount)},
-    }[form]
+# What is given, and how many negative links it asks for of each link.
+BINARY = [({"neg_sampling": "binary"}, 1)] + [
+    (given, amount)
+    for amount in (0.5, 1, 3)
+    for given in (
+        {"neg_sampling": {"mode": "binary", "amount": amount}},
+        {"neg_sampling": NegativeSampling("binary", amount)},
+        {"neg_sampling_ratio": float(amount)},
+    )
+]
+
+
+@pytest.mark.parametrize(("given", "amount"), BINARY, ids=str)
+def test_binary_negatives_are_as_many_as_asked_for_and_no_edges(homo, homo_graph, given, amount):
     edges = homo_graph.edges[PLAIN]
     known = set(zip(edges.sources.tolist(), edges.destinations.tolist(), strict=True))
     for batch in ng.LinkNeighborLoader(homo, [1], batch_size=101, shuffle=True, **given):
@@ -240,23 +227,23 @@ def node_parts(batch):
     return [part for key, part in stores_of(batch).items() if not isinstance(key, tuple)]
 
 
+# Negative links, and whether there are labels: triplets have none.
 NEGATIVES = [
-    None,
-    "binary",
-    "triplet",
-    NegativeSampling("triplet", 3),
-    NegativeSampling("binary", 2),
+    (None, False),
+    (None, True),
+    ("binary", False),
+    ("binary", True),
+    (NegativeSampling("binary", 2), False),
+    (NegativeSampling("binary", 2), True),
+    ("triplet", False),
+    (NegativeSampling("triplet", 3), False),
 ]
 
 
-@pytest.mark.parametrize("neg_sampling", NEGATIVES, ids=["none", "binary", "triplet", "3", "2"])
-@pytest.mark.parametrize("labelled", [False, True])
+@pytest.mark.parametrize(("neg_sampling", "labelled"), NEGATIVES)
 def test_batches_have_what_those_of_pygs_loader_have(
     homo, shop_store, homo_graph, shop_graph, neg_sampling, labelled
 ):
-    triplet = neg_sampling is not None and NegativeSampling.cast(neg_sampling).is_triplet()
-    if labelled and triplet:
-        pytest.skip("triplets have no labels")
     for store, graph, triple in ((homo, homo_graph, PLAIN), (shop_store, shop_graph, BUYS)):
         links = torch.from_numpy(pairs_of(graph.edges[triple])[:, :60])
         given = {

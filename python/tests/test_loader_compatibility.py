@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sampled import PLAIN, shop, temporal_graph
+from sampled import PLAIN, temporal_graph
 
 import neargraph as ng
 
@@ -33,11 +33,6 @@ def cell(name, says):
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
     return temporal_graph().write(tmp_path_factory.mktemp("table") / "dated.ng")
-
-
-@pytest.fixture(scope="module")
-def shop_path(tmp_path_factory):
-    return shop().write(tmp_path_factory.mktemp("table") / "shop.ng")
 
 
 @pytest.fixture
@@ -148,14 +143,32 @@ def link_loaders(one, several):
             assert len(first) == len(second) > 2
 
 
-@cell("LinkNeighborLoader, a plain edge_label_index", "refused: give (None, links)")
-def plain_links(one, _):
-    links = torch.zeros((2, 4), dtype=torch.int64)
-    with pytest.raises(AssertionError):
-        pyg.LinkNeighborLoader(one, [2], edge_label_index=links, neighbor_sampler=one.sampler([2]))
+@cell("LinkNeighborLoader, a plain edge_label_index", "works with one node and edge type")
+def plain_links(one, several):
+    links = torch.stack([torch.arange(20), torch.arange(20) + 1])
+    expected = [b.n_id.tolist() for b in link_batches(one, (None, links))]
+    for given in (links, links.numpy(), list(links), links.tolist()):
+        assert [b.n_id.tolist() for b in link_batches(one, given)] == expected
+        assert [b.n_id.tolist() for b in link_batches(tuple(one), given)] == expected
+    with pytest.raises(ng.NameNotFound, match="edge type must be named"):
+        link_batches(several, links)
 
 
-@cell("LinkNeighborLoader, times and disjoint", "works within one node type")
+def link_batches(data, links):
+    sampler = (data if isinstance(data, ng.Store) else data[1].snapshot).sampler([3, 2])
+    how = {"edge_label_index": links, "batch_size": 7}
+    return list(pyg.LinkNeighborLoader(data, [3, 2], neighbor_sampler=sampler, **how))
+
+
+@cell("NodeLoader, LinkLoader without seeds", "refused: give 'train', a type, ids or links")
+def no_seeds(one, _):
+    with pytest.raises(ng.UnsupportedArgument, match=r"input_nodes is None.*'node'"):
+        pyg.NodeLoader(one, one.sampler([2]))
+    with pytest.raises(ng.UnsupportedArgument, match=r"edge_label_index is None.*'to'"):
+        pyg.LinkLoader(one, one.sampler([2]))
+
+
+@cell("LinkNeighborLoader, times", "works")
 def link_times(one, several):
     links, times = torch.stack([torch.arange(40), torch.arange(40) + 1]), torch.arange(40)
     edge_times = torch.from_numpy(temporal_graph().edges[PLAIN].times)
@@ -174,12 +187,35 @@ def link_times(one, several):
                 until = (times + 30)[8 * number :][batch.batch[batch.edge_index[1]]]
                 if name == "edge_time":
                     assert (edge_times[batch.e_id] <= until).all()
-    sampler = several.sampler([2], disjoint=True)
-    with pytest.raises(ng.UnsupportedArgument, match="LinkNeighborLoader"):
-        next(iter(pyg.LinkLoader(several, sampler, edge_label_index=(BUYS, links[:, :20]))))
     late = one.sampler([4], time_attr="edge_time")
     with pytest.raises(ng.UnsupportedArgument, match="edge_label_time"):
         next(iter(pyg.LinkLoader(one, late, edge_label_index=(None, links))))
+
+
+@cell("LinkNeighborLoader, disjoint", "works")
+def disjoint_links(one, several):
+    for store, triple in ((one, PLAIN), (several, BUYS)):
+        sampler = store.sampler([3, 2], disjoint=True)
+        for batch in pyg.LinkLoader(store, sampler, edge_label_index=triple, batch_size=50):
+            ends = [batch, batch] if store is one else [batch["user"], batch["item"]]
+            pairs = (batch if store is one else batch[BUYS]).edge_label_index
+            first, second = (end.batch[ids] for end, ids in zip(ends, pairs, strict=True))
+            assert torch.equal(first, second)
+            assert first.tolist() == list(range(pairs.size(1)))
+
+
+@cell("LinkNeighborLoader, subgraph_type", "works within one node type, or disjoint")
+def link_subgraph_type(one, several):
+    links = torch.stack([torch.arange(20), torch.arange(20) + 1])
+    for kind in ("induced", "bidirectional"):
+        sampler = one.sampler([3, 2], subgraph_type=kind)
+        for batch in pyg.LinkLoader(one, sampler, edge_label_index=links, batch_size=7):
+            assert check_rows(batch) > 0 if kind == "induced" else batch.num_edges > 0
+        sampler = several.sampler([2], subgraph_type=kind)
+        with pytest.raises(ng.UnsupportedArgument, match="disjoint=True"):
+            next(iter(pyg.LinkLoader(several, sampler, edge_label_index=(BUYS, links))))
+        sampler = several.sampler([2], subgraph_type=kind, disjoint=True)
+        assert len(list(pyg.LinkLoader(several, sampler, edge_label_index=(BUYS, links)))) == 20
 
 
 @cell(
@@ -192,12 +228,14 @@ def without_sampler(one, _):
 
 @cell("HGTLoader", "refused: takes HeteroData alone; use neargraph.HGTLoader")
 def hgt(_, several):
-    with pytest.raises((AttributeError, ImportError), match=r"edge_items|torch-sparse"):
+    with pytest.raises((AttributeError, ImportError), match=r"HGTLoader|torch-sparse"):
         next(iter(pyg.HGTLoader(several, [4], input_nodes="item")))
+    with pytest.raises(AttributeError, match="HGTLoader"):
+        several.edge_items()
     assert len(list(ng.HGTLoader(several, [4], "item", batch_size=5))) == 5
 
 
-@cell("ImbalancedSampler", "works with the labels as a tensor, as sampler=")
+@cell("ImbalancedSampler", "works with the labels as an int64 tensor, as sampler=")
 def imbalanced(one, _):
     labels = torch.arange(60) % 7 // 6
     order = pyg.ImbalancedSampler(labels)
@@ -207,22 +245,58 @@ def imbalanced(one, _):
     seeds = torch.cat([b.n_id[: b.batch_size] for b in found])
     assert len(seeds) == 60
     assert labels[seeds].sum() > labels.sum()
+    with pytest.raises(AttributeError, match=r"store\.labels"):
+        pyg.ImbalancedSampler(one)
     with pytest.raises(ng.UnsupportedArgument, match="sampler"):
         ng.NeighborLoader(one, [2], sampler=order)
 
 
 @cell("DataLoader, DynamicBatchSampler", "refused: take lists of graphs; use neargraph.GraphLoader")
 def data_loader(one, _):
-    with pytest.raises(TypeError):
-        next(iter(pyg.DataLoader(one)))
-    with pytest.raises(TypeError):
-        list(pyg.DynamicBatchSampler(one, 100))
+    for name in ("DataLoader", "DataListLoader", "DenseDataLoader"):
+        with pytest.raises(TypeError, match="use GraphLoader"):
+            next(iter(getattr(pyg, name)(one)))
+    for more in ({}, {"num_steps": 2}):
+        with pytest.raises(TypeError, match="use GraphLoader"):
+            list(pyg.DynamicBatchSampler(one, 100, **more))
+    assert one
+    assert len(tuple(one)) == 2
+
+
+@cell("TemporalDataLoader", "refused: takes TemporalData; use NeighborLoader with time_attr")
+def temporal_data(one, _):
+    with pytest.raises(TypeError, match="time_attr"):
+        pyg.TemporalDataLoader(one)
+
+
+@cell("ZipLoader", "works with PyG's loaders; use zip for neargraph's")
+def zipped(one, several):
+    first = pyg.NodeLoader(one, one.sampler([2]), input_nodes=torch.arange(20))
+    second = pyg.NodeLoader(several, several.sampler([2]), input_nodes="item")
+    for left, right in pyg.ZipLoader([first, second], batch_size=4):
+        assert check_rows(left) >= 0
+        assert left.batch_size == right["item"].batch_size == 4
+    with pytest.raises(AttributeError, match="zip"):
+        pyg.ZipLoader([ng.NeighborLoader(one, [2])])
+
+
+@cell("CachedLoader, PrefetchLoader", "work, with PyG's loaders and neargraph's")
+def wrapped(one, _):
+    theirs = pyg.NodeLoader(one, one.sampler([2]), input_nodes=torch.arange(60), batch_size=8)
+    for loader in (theirs, ng.NeighborLoader(one, [2], batch_size=8)):
+        cached = pyg.CachedLoader(loader)
+        first = list(cached)
+        assert sum(map(check_rows, first)) > 60
+        assert all(one is other for one, other in zip(first, cached, strict=True))
+        assert sum(map(check_rows, pyg.PrefetchLoader(loader))) > 60
 
 
 @cell("ClusterData, ClusterLoader", "refused: use neargraph.ClusterLoader")
 def cluster(one, _):
     with pytest.raises(AttributeError, match="ClusterLoader"):
         pyg.ClusterData(one, 4)
+    with pytest.raises(TypeError, match="ClusterLoader"):
+        pyg.ClusterLoader(one)
     assert len(list(ng.ClusterLoader(one, 4))) == 4
 
 
@@ -253,17 +327,26 @@ def random_node(one, _):
 @cell("NeighborSampler (old)", "refused: needs torch-sparse; use NeighborLoader")
 def old_sampler(one, _):
     row, col, _ = one.graph_store.coo()
-    if importlib.util.find_spec("torch_sparse"):
-        pytest.skip("torch_sparse is installed here")
-    with pytest.raises(ImportError, match="torch-sparse"):
-        next(iter(pyg.NeighborSampler(torch.stack([row, col]), [2], batch_size=4)))
+    how = {"edge_index": torch.stack([row, col]), "sizes": [2], "batch_size": 4}
+    if not importlib.util.find_spec("torch_sparse"):
+        with pytest.raises(ImportError, match="torch-sparse"):
+            next(iter(pyg.NeighborSampler(**how)))
 
 
 @cell("BasicGNN.inference", "refused: use neargraph infer, or inference_per_layer")
 def inference(one, _):
-    model = GraphSAGE(4, 8, 1)
+    model = GraphSAGE(4, 8, 1).eval()
+    how = {"input_nodes": "node", "neighbor_sampler": one.sampler([-1])}
+    for loader in (
+        ng.NeighborLoader(one, [-1], batch_size=20),
+        pyg.NeighborLoader(one, [-1], **how),
+    ):
+        for cache in (False, True):
+            with pytest.raises(ng.UnsupportedArgument, match="neargraph infer"):
+                model.inference(loader, cache=cache)
+    # What is not of a store is asserted by PyG, as before.
     with pytest.raises(AssertionError):
-        model.inference(ng.NeighborLoader(one, [-1], batch_size=20))
+        model.inference([])
 
 
 def trained(one, data, of_batch):
@@ -306,18 +389,33 @@ def lightning_nodes(one, _):
     how = {"batch_size": 8, "pin_memory": False}
     data = LightningNodeData(one, **nodes, node_sampler=one.sampler([3, 2]), **how)
     assert trained(one, data, lambda batch: batch.batch_size) == 120
+    with pytest.raises(ng.UnsupportedArgument, match="input_nodes is None"):
+        LightningNodeData(one, node_sampler=one.sampler([2])).train_dataloader()
+    (batch,) = LightningNodeData(one, loader="full").train_dataloader()
+    assert batch is one
 
 
-@cell("LightningLinkData", "works with link_sampler= and typed edges given")
+@cell("LightningLinkData", "works with link_sampler= and edges given")
 def lightning_links(one, _):
     pytest.importorskip("lightning", reason="lightning is not installed")
     from torch_geometric.data.lightning import LightningLinkData
 
-    links = (None, torch.stack([torch.arange(40), torch.arange(40) + 1]))
+    links = torch.stack([torch.arange(40), torch.arange(40) + 1])
     edges = {f"input_{part}_edges": links for part in ("train", "val", "test", "pred")}
     how = {"batch_size": 8, "pin_memory": False}
     data = LightningLinkData(one, **edges, link_sampler=one.sampler([3, 2]), **how)
     assert trained(one, data, lambda batch: batch.edge_label_index.size(1)) == 80
+    with pytest.raises(ng.UnsupportedArgument, match="edge_label_index is None"):
+        LightningLinkData(one, link_sampler=one.sampler([2])).train_dataloader()
+
+
+@cell("LightningDataset", "refused: takes lists of graphs; use neargraph.GraphLoader")
+def lightning_graphs(one, _):
+    pytest.importorskip("lightning", reason="lightning is not installed")
+    from torch_geometric.data.lightning import LightningDataset
+
+    with pytest.raises(TypeError, match="use GraphLoader"):
+        next(iter(LightningDataset(one).train_dataloader()))
 
 
 @pytest.mark.parametrize("name", CELLS)

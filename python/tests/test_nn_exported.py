@@ -12,6 +12,7 @@ from torch_geometric.data import Data  # noqa: E402
 import neargraph as ng  # noqa: E402
 from neargraph.nn import (  # noqa: E402
     GAT,
+    GCN,
     GIN,
     NGCF,
     RGCN,
@@ -44,10 +45,21 @@ def plain(*more):
     return torch.rand(NODES, 6), pairs(NODES, NODES, EDGES), *more
 
 
+def with_statistics(model):
+    """The model with running statistics of its own, as after training."""
+    for _ in range(3):
+        model.train()(*plain())
+    return model
+
+
 CASES = {
     "pool": lambda: (GraphSAGE(6, 8, 3, aggr="pool"), plain()),
     "gat": lambda: (GAT(6, 8, 3), plain()),
     "gin": lambda: (GIN(6, 8, 3), plain(torch.rand(NODES) * 9)),
+    "sage, batch norm": lambda: (with_statistics(GraphSAGE(6, 8, 3, norm="batch")), plain()),
+    "gcn, batch norm": lambda: (with_statistics(GCN(6, 8, 3, norm="batch")), plain()),
+    "gat, batch norm": lambda: (with_statistics(GAT(6, 8, 3, norm="batch")), plain()),
+    "gin, batch norm": lambda: (with_statistics(GIN(6, 8, 3, norm="batch")), plain()),
     "pinsage": lambda: (PinSAGE(6, 8, 3), plain(torch.rand(EDGES))),
     "rgcn": lambda: (RGCN(6, 8, 3, 4), plain(draws(4, EDGES))),
     "temporal": lambda: (

@@ -284,6 +284,44 @@ def test_a_table_larger_than_memory_stays_within_the_budget(tmp_path):
         assert np.array_equal(steps[:, 0] > 0, touched)
 
 
+@pytest.mark.parametrize("room", [70, 1])
+def test_rows_are_read_in_smaller_pieces_where_batches_hold_the_memory(store, monkeypatch, room):
+    emb = StoreEmbedding(store, DIM, "node", undo=False)
+    kind, sizes = type(store.snapshot()), []
+    whole = kind.features
+
+    def features(self, node_type, ids, *rest):
+        if len(ids) > room:
+            raise BudgetTooSmall(f"{len(ids)} rows do not fit")
+        sizes.append(len(ids))
+        return whole(self, node_type, ids, *rest)
+
+    expected = store.column("emb", "node")
+    monkeypatch.setattr(kind, "features", features)
+    with torch.no_grad():
+        found = emb(torch.arange(COUNT))
+    assert np.array_equal(found.numpy(), expected)
+    assert sum(sizes) == COUNT
+    assert room / 2 <= max(sizes) <= room
+    room = 0
+    with pytest.raises(BudgetTooSmall, match="1 rows do not fit"), torch.no_grad():
+        emb(torch.arange(COUNT))
+
+
+def test_rows_that_were_written_leave_their_memory_to_loaders(tmp_path):
+    count = 60_000
+    with ng.open(make(tmp_path / "g.ng", count), memory="16MB") as store:
+        emb = StoreEmbedding(store, 32, "node", memory="4MB", undo=False)
+        begun = store.checkpoint()["epoch"]
+        emb(torch.arange(0, count, 6)).sum().backward()
+        emb.step()
+        emb.flush()
+        after = store.checkpoint()
+        # The flush itself has written its pages: nothing is left to this checkpoint.
+        assert after["pages"] == 0
+        assert after["epoch"] > begun
+
+
 def test_initial_rows_are_seeded_and_do_not_depend_on_how_many_there_are(tmp_path):
     found = {}
     for seed, count in ((0, 300), (0, 40_000), (1, 300)):

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from graphs import Graph, Nodes
-from sampled import PLAIN, edges_of, epoch_of, shop
+from graphs import Graph, Nodes, edges_of
+from sampled import PLAIN, epoch_of
 
 import neargraph as ng
 
@@ -11,22 +11,6 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("torch_geometric")
 
 BUYS, SOLD = ("user", "buys", "item"), ("item", "rev_buys", "user")
-
-
-@pytest.fixture(scope="module")
-def shop_graph():
-    return shop()
-
-
-@pytest.fixture(scope="module")
-def path(shop_graph, tmp_path_factory):
-    return shop_graph.write(tmp_path_factory.mktemp("pinsage") / "shop.ng")
-
-
-@pytest.fixture
-def store(path):
-    with ng.open(path, memory="64MB") as store:
-        yield store
 
 
 def make(store, **more):
@@ -41,11 +25,11 @@ def neighbours(batch, number):
     return list(zip(ids, batch.edge_weight[own].tolist(), strict=True))
 
 
-def test_a_batch_has_nodes_of_one_type_and_shares_that_add_up(store, shop_graph):
+def test_a_batch_has_nodes_of_one_type_and_shares_that_add_up(shop_store, shop_graph):
     x, seen = shop_graph.nodes["item"].tensors["x"], []
     sold = shop_graph.edges[BUYS]
     buyers = [set(sold.sources[sold.destinations == item].tolist()) for item in range(25)]
-    for batch in make(store):
+    for batch in make(shop_store):
         assert type(batch).__name__ == "Data"
         n_id = batch.n_id.numpy()
         assert len(set(n_id.tolist())) == len(n_id)
@@ -83,7 +67,7 @@ def visited(batch, number, count):
 
 @pytest.mark.parametrize("restart", [0.0, 0.5, 0.9])
 @pytest.mark.parametrize("walk_length", [1, 3])
-def test_shares_are_those_of_the_visits_of_long_walks(store, shop_graph, restart, walk_length):
+def test_shares_are_those_of_the_visits_of_long_walks(shop_store, shop_graph, restart, walk_length):
     """With all neighbours kept, shares go to the expected visits of walks with restart."""
     there = np.zeros((25, 40))
     edges = shop_graph.edges[BUYS]
@@ -97,7 +81,7 @@ def test_shares_are_those_of_the_visits_of_long_walks(store, shop_graph, restart
             back / back.sum(1, keepdims=True)
         )
     loader = make(
-        store,
+        shop_store,
         num_neighbors=[25],
         num_walks=15_000,
         walk_length=walk_length,
@@ -151,18 +135,18 @@ def test_ties_go_to_smaller_ids(tmp_path):
         assert sum(share for _, share in found) == pytest.approx(1)
 
 
-def test_state_reading_and_processes(store):
-    expected = epoch_of(make(store, shuffle=True, seed=2))
+def test_state_reading_and_processes(shop_store):
+    expected = epoch_of(make(shop_store, shuffle=True, seed=2))
     for more in ({"reading": "scan"}, {"reading": "direct"}, {"threads": 1}, {"num_workers": 2}):
-        assert epoch_of(make(store, shuffle=True, seed=2, **more)) == expected, more
-    loader = make(store, shuffle=True, seed=2)
+        assert epoch_of(make(shop_store, shuffle=True, seed=2, **more)) == expected, more
+    loader = make(shop_store, shuffle=True, seed=2)
     passes = iter(loader)
     next(passes)
-    other = make(store, shuffle=True, seed=2)
+    other = make(shop_store, shuffle=True, seed=2)
     other.load_state_dict(loader.state_dict())
     assert epoch_of(other) == expected[1:]
     with pytest.raises(ng.StateMismatch, match="visits"):
-        make(store, shuffle=True, seed=2, num_walks=3).load_state_dict(loader.state_dict())
+        make(shop_store, shuffle=True, seed=2, num_walks=3).load_state_dict(loader.state_dict())
 
 
 @pytest.mark.parametrize(
@@ -182,6 +166,6 @@ def test_state_reading_and_processes(store):
     ],
     ids=str,
 )
-def test_arguments_without_meaning_are_refused(store, given, named):
+def test_arguments_without_meaning_are_refused(shop_store, given, named):
     with pytest.raises((ValueError, TypeError, ng.NeargraphError), match=named):
-        make(store, **given)
+        make(shop_store, **given)

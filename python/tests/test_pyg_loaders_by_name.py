@@ -80,19 +80,35 @@ def test_node_loaders_take_a_split_by_its_name(homo, homo_graph, split):
         assert one.e_id.tolist() == other.e_id.tolist()
 
 
-def test_a_split_of_several_types_and_unknown_names_are_refused(homo, hetero):
-    for store, given in (
-        (hetero, "train"),
-        (homo, "paper"),
-        (homo, "valid"),
-        (hetero, "pappers"),
+def test_node_loaders_take_the_splits_of_several_types(hetero):
+    ids = hetero.split("train").tolist()
+    for given in ("train", ("paper", "train"), ["paper", torch.tensor(ids)]):
+        loader = NodeLoader(hetero, hetero.sampler([2]), input_nodes=given, batch_size=16)
+        seeds = [batch["paper"].n_id[: batch["paper"].batch_size] for batch in loader]
+        assert torch.cat(seeds).tolist() == ids
+
+
+@pytest.mark.parametrize("given", [[1, 2, 3], np.arange(1, 4), (None, torch.arange(1, 4))], ids=str)
+def test_node_loaders_take_ids_in_every_form(homo, given):
+    (batch,) = NodeLoader(homo, homo.sampler([2]), input_nodes=given, batch_size=3)
+    assert batch.n_id[:3].tolist() == [1, 2, 3]
+
+
+def test_seeds_that_the_store_does_not_have_are_refused(homo, hetero):
+    for store, given, named in (
+        (homo, "paper", "paper"),
+        (homo, "valid", "valid"),
+        (hetero, "pappers", "pappers"),
+        (homo, ("paper", IDS), "paper"),
+        (hetero, IDS, "a node type must be named"),
+        (hetero, ("author", "train"), "no splits"),
+        (homo, [300], "300"),
+        (homo, torch.ones(3, dtype=torch.bool), "mask"),
     ):
-        with pytest.raises(ValueError, match=given):
-            next(iter(NodeLoader(store, store.sampler([2]), input_nodes=given)))
-    with pytest.raises(ng.NameNotFound, match="paper"):
-        next(iter(NodeLoader(homo, homo.sampler([2]), input_nodes=("paper", IDS))))
-    with pytest.raises(ng.UnsupportedArgument, match="input_nodes"):
-        next(iter(NodeLoader(hetero, hetero.sampler([2]), input_nodes=IDS)))
+        with pytest.raises((ng.NeargraphError, ValueError), match=named):
+            NodeLoader(store, store.sampler([2]), input_nodes=given)
+    with pytest.raises(ValueError, match="input_id"):
+        NodeLoader(homo, homo.sampler([2]), input_nodes=IDS, input_id=IDS[:3])
 
 
 @pytest.mark.parametrize("given", ["ids", "name", "name and None", "None and None"])
@@ -123,16 +139,27 @@ def test_link_loaders_take_the_only_edge_type_by_name(homo, homo_graph, given, n
         assert sorted(found) == sorted(pairs.T.tolist())
 
 
-def test_edge_types_that_the_store_does_not_have_are_refused(homo, hetero):
+def test_links_that_the_store_does_not_have_are_refused(homo, hetero):
     pairs = torch.zeros((2, 4), dtype=torch.int64)
-    for store, name in ((homo, ("paper", "cites", "paper")), (hetero, ("author", "paper"))):
-        loader = LinkLoader(store, store.sampler([2]), edge_label_index=(name, pairs))
-        with pytest.raises(ng.NeargraphError, match=name[0]):
-            next(iter(loader))
-    with pytest.raises(ng.UnsupportedArgument, match="edge_label_index"):
-        next(iter(LinkLoader(hetero, hetero.sampler([2]), edge_label_index=(None, pairs))))
-    with pytest.raises(ng.NameNotFound, match="cites"):
-        LinkLoader(homo, homo.sampler([2]), edge_label_index=("paper", "cites", "paper"))
+    for store, given, named in (
+        (homo, (("paper", "cites", "paper"), pairs), "cites"),
+        (homo, ("paper", "cites", "paper"), "cites"),
+        (hetero, (("paper", "author"), pairs), "author"),
+        (hetero, (None, pairs), "an edge type must be named"),
+        (homo, pairs + 300, "300"),
+        (homo, pairs[0], "two rows"),
+    ):
+        with pytest.raises((ng.NeargraphError, ValueError), match=named):
+            LinkLoader(store, store.sampler([2]), edge_label_index=given)
+
+
+def test_link_loaders_take_a_part_of_a_triple_that_names_one_edge_type(hetero):
+    pairs = torch.arange(5).repeat(2, 1)
+    for name in ("writes", ("author", "paper")):
+        loader = LinkLoader(hetero, hetero.sampler([2]), edge_label_index=(name, pairs))
+        for number, batch in enumerate(loader):
+            ends = batch["author", "writes", "paper"].edge_label_index
+            assert batch["author"].n_id[ends[0]] == batch["paper"].n_id[ends[1]] == number
 
 
 def test_the_graph_store_of_one_edge_type_gives_it_by_name(homo):

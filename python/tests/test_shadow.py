@@ -8,7 +8,7 @@ import neargraph as ng
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("torch_geometric")
-from torch_geometric.data import Batch  # noqa: E402
+from torch_geometric.data import Batch, Data  # noqa: E402
 
 
 def make(store, **more):
@@ -77,6 +77,23 @@ def test_state_reading_and_processes(homo):
     assert epoch_of(other) == expected[1:]
     with pytest.raises(ng.StateMismatch):
         make(homo, shuffle=True, seed=2, depth=1).load_state_dict(loader.state_dict())
+
+
+def test_sparse_rows_are_those_of_dense_batches(tmp_path):
+    rng = np.random.default_rng(3)
+    x = np.where(rng.random((900, 700)) < 0.02, rng.random((900, 700)), 0).astype(np.float32)
+    x[7] = 0
+    index = torch.from_numpy(rng.integers(0, 900, (2, 4000)))
+    graph = Data(x=torch.from_numpy(x), y=torch.arange(900), edge_index=index)
+    ng.from_pyg(graph, tmp_path / "bag.ng")
+    with ng.open(tmp_path / "bag.ng", memory="64MB") as store:
+        for dense, sparse in zip(make(store), make(store, x_format="sparse"), strict=True):
+            assert sparse.x.layout == torch.sparse_csr
+            assert torch.equal(sparse.x.to_dense(), dense.x)
+            assert np.array_equal(dense.x, x[sparse.n_id])
+            assert set(dense.keys()) == set(sparse.keys())
+            for name in set(dense.keys()) - {"x"}:
+                assert torch.equal(dense[name], sparse[name]), name
 
 
 @pytest.mark.parametrize(

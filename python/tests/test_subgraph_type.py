@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from graphs import Graph, Nodes
-from sampled import PLAIN, edges_of, epoch_of, shop
+from graphs import Graph, Nodes, edges_of
+from sampled import PLAIN, epoch_of
 
 import neargraph as ng
 
@@ -14,22 +14,6 @@ from torch_geometric.sampler.utils import to_bidirectional  # noqa: E402
 from torch_geometric.utils import subgraph  # noqa: E402
 
 BUYS, SOLD = ("user", "buys", "item"), ("item", "rev_buys", "user")
-
-
-@pytest.fixture(scope="module")
-def shop_graph():
-    return shop()
-
-
-@pytest.fixture(scope="module")
-def shop_path(shop_graph, tmp_path_factory):
-    return shop_graph.write(tmp_path_factory.mktemp("types") / "shop.ng")
-
-
-@pytest.fixture
-def shop_store(shop_path):
-    with ng.open(shop_path, memory="64MB") as store:
-        yield store
 
 
 def sorted_columns(*rows):

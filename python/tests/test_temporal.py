@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-from graphs import Graph, Nodes
+from graphs import Graph, Nodes, edges_of, shop
 from realdata import data
-from sampled import PLAIN, edges_of, entries_of, epoch_of, shop, temporal_graph
+from sampled import PLAIN, entries_of, epoch_of, temporal_graph
 from test_same_batches import back_ends
 
 import neargraph as ng

@@ -28,7 +28,8 @@ print(json.dumps({"found": found, "faults": faults}))
 """
 
 
-def run(code, *arguments, env=None):
+def process(code, *arguments, env=None):
+    """A process that has ended, without the wait policy of this one."""
     inherited = {key: value for key, value in os.environ.items() if key != "OMP_WAIT_POLICY"}
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments],
@@ -38,7 +39,11 @@ def run(code, *arguments, env=None):
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return done
+
+
+def run(code, *arguments, env=None):
+    return json.loads(process(code, *arguments, env=env).stdout)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="mallopt is glibc's")
@@ -72,7 +77,7 @@ import torch
 import neargraph as ng
 print(json.dumps(ng.tune_process()["passive_wait"]))
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = process(code)
     assert json.loads(done.stdout) is False
     assert "before `import torch`" in done.stderr
 

@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from graphs import Graph, Nodes
-from sampled import PLAIN, edges_of, shop
+from graphs import Graph, Nodes, edges_of, shop
+from sampled import PLAIN
 
 import neargraph as ng
 

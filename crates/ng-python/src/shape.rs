@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use ng_sample::{Budgets, EdgeSet, LinkSpec, Negatives, RootsOf, Temporal, TimesOf, Visits, Walks};
+use ng_sample::{
+    Budgets, EdgeSet, HeldOut, LinkSpec, Negatives, RootsOf, Temporal, TimesOf, Visits, Walks,
+};
 use ng_store::TensorRef;
 use ng_types::EdgeTypeId;
 use pyo3::exceptions::PyValueError;
@@ -93,8 +95,17 @@ impl Spread {
     }
 
     #[staticmethod]
-    fn visits(path: Vec<u16>, walks: u32, length: u32, restart: f64, neighbors: Vec<u32>) -> Self {
-        let visits = Visits { path: edge_types(path), walks, length, restart, neighbors };
+    fn visits(
+        path: Vec<u16>,
+        walks: u32,
+        length: u32,
+        restart: f64,
+        neighbors: Vec<u32>,
+        held_out: Option<(u64, f64, bool)>,
+    ) -> Self {
+        let rule = |(seed, percent, is_symmetric)| HeldOut { seed, percent, is_symmetric };
+        let held_out = held_out.map(rule);
+        let visits = Visits { path: edge_types(path), walks, length, restart, neighbors, held_out };
         Self { inner: ng_sample::Spread::Visits(visits) }
     }
 

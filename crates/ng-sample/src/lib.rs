@@ -65,7 +65,7 @@ pub use reorganize::{
 pub use sampler::{SampleScratch, Sampler};
 pub use seeds::{Inputs, Jobs, SeedPlan};
 pub use spec::{
-    Budgets, EdgeSet, Fanouts, LinkSpec, Negatives, Roots, RootsOf, SampleSpec, Shape, Spread,
-    Temporal, TimesOf, Visits, Walks,
+    Budgets, EdgeSet, Fanouts, HeldOut, LinkSpec, Negatives, Roots, RootsOf, SampleSpec, Shape,
+    Spread, Temporal, TimesOf, Visits, Walks,
 };
 pub use spread::WalksOf;

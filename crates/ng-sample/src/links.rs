@@ -179,5 +179,9 @@ fn draw_node(
     let draws = key.draws(EdgeTypeId(end as u16), number as u64);
     let place = if *live == 0 { None } else { Some(draws.below(attempt, *live)) };
     let found = place.and_then(|place| nodes.nodes(vec![place]).first().copied());
-    found.ok_or_else(|| SampleError::Spec("there are no nodes to draw negative links from".into()))
+    found.ok_or_else(|| {
+        SampleError::Spec(
+            "a negative link joins two nodes, and a node type of its ends has none".into(),
+        )
+    })
 }

@@ -65,7 +65,7 @@ fn kinds(store: &Store) -> Vec<Kind> {
     let walks = Walks { path: vec![OWN], length: 3, bias: None };
     let biased = Walks { bias: Some((0.5, 2.0)), ..walks.clone() };
     let (path, neighbors) = (vec![OWN], vec![4, 2]);
-    let visits = Visits { path, walks: 6, length: 3, restart: 0.3, neighbors };
+    let visits = Visits { path, walks: 6, length: 3, restart: 0.3, neighbors, held_out: None };
     let grown =
         |name, spread, edges| around(name, spec(&[], Shape { spread, edges, ..Shape::default() }));
     let budgets = Budgets { nodes: vec![vec![9, 4]; 3], edge_types: vec![true; 6] };

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::common::{chi_square_p, one_type};
 use ng_sample::{
-    Budgets, EdgeSet, Fanouts, Inputs, Roots, RootsOf, SampleSpec, Sampler, Shape, Spread, Visits,
-    Walks,
+    Budgets, EdgeSet, Fanouts, HeldOut, Inputs, Roots, RootsOf, SampleSpec, Sampler, Shape, Spread,
+    Visits, Walks,
 };
 use ng_store::Store;
 use ng_types::{EdgeTypeId, NodeTypeId};
@@ -221,11 +221,53 @@ fn build_undirected(dir: &std::path::Path) {
 }
 
 #[test]
+fn walks_take_all_edges_but_those_that_are_held_out() {
+    let dir = tempfile::tempdir().expect("directory");
+    let store = store(dir.path());
+    let mut left_out = 0;
+    for (seed, percent) in [(1, 0.0), (1, 30.0), (2, 80.0), (3, 100.0)] {
+        let rule = HeldOut { seed, percent, is_symmetric: true };
+        let visits = Visits {
+            path: vec![EDGES],
+            walks: 2000,
+            length: 1,
+            restart: 0.0,
+            neighbors: vec![COUNT as u32],
+            held_out: Some(rule),
+        };
+        let shape = Shape { spread: Spread::Visits(visits), ..Shape::default() };
+        let all = sampler(&store, seed, shape, None);
+        for start in 0..COUNT {
+            let batch = all.make(&Inputs::listed(NODE, vec![start]).whole(1)).expect("batch");
+            let visits = &batch.extras.visits;
+            let mut found: Vec<i64> =
+                visits.rows.iter().map(|row| batch.nodes[0].ids[*row as usize]).collect();
+            found.sort_unstable();
+            let (out, kept): (Vec<u64>, Vec<u64>) =
+                list(start).into_iter().partition(|source| rule.has(*source, start));
+            left_out += out.len();
+            let kept: Vec<i64> = kept.into_iter().map(|node| node as i64).collect();
+            assert_eq!(found, kept, "{start}, {percent} % with seed {seed}");
+            let even = 1.0 / found.len() as f32;
+            assert!(visits.weights.iter().all(|share| *share < 2.0 * even), "{start}: {visits:?}");
+        }
+    }
+    assert!(left_out > 0);
+}
+
+#[test]
 fn visits_have_the_shares_that_walks_with_restart_lead_to() {
     let dir = tempfile::tempdir().expect("directory");
     let store = store(dir.path());
     let (restart, length) = (0.4, 3_u32);
-    let visits = Visits { path: vec![EDGES], walks: 4000, length, restart, neighbors: vec![9] };
+    let visits = Visits {
+        path: vec![EDGES],
+        walks: 4000,
+        length,
+        restart,
+        neighbors: vec![9],
+        held_out: None,
+    };
     let shape = Shape { spread: Spread::Visits(visits), ..Shape::default() };
     let all = sampler(&store, 3, shape, None);
     for start in [0, 2, 7] {

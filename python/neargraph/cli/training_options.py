@@ -44,6 +44,10 @@ OPTIONS: dict[str, Option] = {
     "lr": Option("float", 0.003, "Learning rate of Adam."),
     "weight_decay": Option("float", 0.0, "Weight decay of Adam."),
     "dropout": Option("float", 0.5, "Share of hidden units dropped in training."),
+    "heads": Option("int", None, "Attention heads. Default: the model's own number."),
+    "attention_dropout": Option("float", 0.0, "Share of attention dropped in training."),
+    "norm": Option("str", "none", "Normalisation of hidden layers: none or batch."),
+    "pool": Option("str", "mean", "Rows of a graph to one: mean, sum or max."),
     "schedule": Option("str", "constant", "Learning rate: constant, cosine, step or plateau."),
     "schedule_epochs": Option("int", 10, "Epochs of a step; validations of a plateau."),
     "schedule_factor": Option("float", 0.1, "What step and plateau multiply the rate by."),
@@ -82,6 +86,9 @@ OPTIONS: dict[str, Option] = {
     "test_after": Option("int", None, "Links later than this time are for test."),
     "train_edges": Option("int", None, "Links of an epoch at most. Default: all."),
     "eval_edges": Option("int", 100000, "Links of a validation or test at most."),
+    "rank_all": Option(
+        "names", [], "Metrics of the test, each link ranked among all nodes: recall@20,ndcg@20."
+    ),
     "temporal": Option(
         "str", "auto", "Sample only edges earlier than a link: auto, off, uniform or last."
     ),

@@ -42,6 +42,21 @@ def csr_tensor(
         return torch.sparse_csr_tensor(indptr, indices, values, size=shape, check_invariants=False)
 
 
+def take_rows(value: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
+    """Rows `order` [n] of a dense tensor or a sparse CSR one, which torch cannot index."""
+    if value.layout != torch.sparse_csr:
+        return value[order]
+    indptr = value.crow_indices()
+    lengths = indptr.diff()[order]
+    ends = lengths.cumsum(0)
+    # Entry i of a row that begins at b stands at i - b + its row's place in `value`.
+    shift = torch.repeat_interleave(indptr[order] - ends + lengths, lengths)
+    places = torch.arange(len(shift)) + shift
+    starts = torch.cat([ends.new_zeros(1), ends])
+    shape = (len(order), value.size(1))
+    return csr_tensor(starts, value.col_indices()[places], value.values()[places], shape)
+
+
 def check_masks(schema: Schema, tensors: list[Any]) -> None:
     """Refuses some of several split columns: PyG's masks are made of all of them.
 

@@ -1,4 +1,4 @@
-"""Coefficients against the bias of drawn subgraphs, as PyG's GraphSAINT samplers define them.
+"""Coefficients against the bias of drawn subgraphs, as PyG's samplers or GraphSAINT's paper define.
 
 Counts of nodes and edges are files that are mapped: pages of them are memory that the system takes
 back when it needs it. The invariant: a folder of counts appears whole or not at all, and is used
@@ -7,7 +7,6 @@ only for the same draws on the same version of a store.
 
 import hashlib
 import json
-import os
 import shutil
 import tempfile
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from neargraph._room import scratch_folder
 from neargraph.exceptions import StateMismatch, UnsupportedArgument
 from neargraph.loader.minibatch import MiniBatch
 from neargraph.loader.options import ReadOptions
@@ -41,17 +41,25 @@ class Norms:
     Attributes:
         nodes: By node id.
         edges: By edge id.
+        form: Whose definition `of` has, "pyg" or "paper".
     """
 
     nodes: Counts
     edges: Counts
     num_samples: int
+    form: str = "pyg"
 
     def of(self, batch: MiniBatch) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """``node_norm`` [n] and ``edge_norm`` [e] of a batch."""
         ids, edge_ids = batch.nodes(), batch.edge_ids()
         assert edge_ids is not None
         counts = self.nodes[ids].astype(np.float32)
+        if self.form == "paper":
+            # 1 / (count + 1) has the expectation of 1 / count where counts are Poisson's, but for a
+            # share of exp(-mean); and it is finite where nothing was counted.
+            counts += 1
+            edge = counts[batch.edge_index()[1]] / (self.edges[edge_ids].astype(np.float32) + 1)
+            return np.float32(self.num_samples / len(self.nodes)) / counts, edge
         sources = counts[batch.edge_index()[0]]
         with np.errstate(divide="ignore", invalid="ignore"):
             edge = np.clip(sources / self.edges[edge_ids], 0, _EDGE_NORM_MAX)
@@ -96,7 +104,7 @@ def count_norms(
     sizes = {"nodes": schema.node_types[0].num_nodes, "edges": edge_type.num_edge_ids}
     key = f"{name}:{sampler.snapshot.fingerprint}:{sampler.seed}"
     if folder is None:
-        with tempfile.TemporaryDirectory(dir=_writable(sampler.snapshot.path)) as passing:
+        with scratch_folder(sampler.snapshot.path) as passing:
             # Mapped files stay until the last array over them is gone.
             return _count(Path(passing), sampler, steps, sizes, coverage, num_steps, shown)
     digest = hashlib.blake2b(key.encode(), digest_size=8).hexdigest()
@@ -113,12 +121,6 @@ def count_norms(
             shutil.rmtree(room, ignore_errors=True)
             raise
     return _open(kept, key, sizes)
-
-
-def _writable(store: str) -> str | None:
-    """The folder of a store, if files can be made there."""
-    beside = os.path.dirname(os.path.abspath(store))
-    return beside if os.access(beside, os.W_OK) else None
 
 
 def _open(kept: Path, key: str, sizes: dict[str, int]) -> Norms:

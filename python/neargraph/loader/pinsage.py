@@ -1,5 +1,6 @@
 """Batches of neighbours by importance, as PinSAGE has them (Ying et al., KDD 2018)."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,19 @@ from neargraph.loader.link import (
     resolve_negatives,
 )
 from neargraph.loader.sampling import LoaderOptions, SamplingLoader
+
+
+@dataclass(frozen=True)
+class HeldOutEdges:
+    """Edges that no walk takes: `percent` of them, by a hash of their ends and `seed`.
+
+    Which ones they are is the rule by which `neargraph.train` holds links out; `symmetric` makes an
+    edge and its reverse one.
+    """
+
+    seed: int
+    percent: float
+    symmetric: bool
 
 
 class _Collator(Collator):
@@ -84,6 +98,9 @@ class PinSAGELoader(SamplingLoader):
         edge_label: A label for each link.
         neg_sampling: Negative links, as of `LinkNeighborLoader`.
         input_id: What ``batch.input_id`` says of each seed, int64.
+        held_out: Edges that no walk takes, so that links can be held out of training. A walker at a
+            node all of whose edges are held out begins again, as at one without edges; so does one
+            that draws 64 held-out edges in turn.
         **options: As of `NeighborLoader`: `batch_size`, `shuffle`, `seed`, `attrs`, `transform`,
             `reading`, `rank`, `num_workers`, `device` and the others.
 
@@ -110,6 +127,7 @@ class PinSAGELoader(SamplingLoader):
         edge_label: Any = None,
         neg_sampling: Any = None,
         input_id: Any = None,
+        held_out: HeldOutEdges | None = None,
         **options: Any,
     ) -> None:
         given = LoaderOptions.take(type(self).__name__, options)
@@ -118,10 +136,13 @@ class PinSAGELoader(SamplingLoader):
         snapshot = data.snapshot()
         types = path_of(snapshot.schema, path)
         steps = [t.index for t in types]
-        spread = _core.Spread.visits(steps, num_walks, walk_length, restart, neighbors)
+        rule = None
+        if held_out is not None:
+            rule = (held_out.seed % 2**64, float(held_out.percent), held_out.symmetric)
+        spread = _core.Spread.visits(steps, num_walks, walk_length, restart, neighbors, rule)
         rows, x_cast = given.rows(snapshot.schema)
         how = {"spread": spread, "induced": False, "seed": given.seed, **rows}
-        self._words = f"{steps}:{num_walks}:{walk_length}:{restart}:{neighbors}"
+        self._words = f"{steps}:{num_walks}:{walk_length}:{restart}:{neighbors}:{rule}"
         if edge_label_index is None and neg_sampling is None:
             if edge_label is not None:
                 raise UnsupportedArgument("edge_label is for links; give edge_label_index")

@@ -1,12 +1,12 @@
 """PyG's GraphSAINT samplers over a store on disk (Zeng et al., ICLR 2020).
 
 A batch is the subgraph that drawn nodes induce. The coefficients that correct the bias of the draws
-come from draws made beforehand, as in PyG (`neargraph.loader.norms`). The invariant: batches and
+come from draws made beforehand (`neargraph.loader.norms`). The invariant: batches and
 coefficients are functions of the arguments and of the version of the store.
 """
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -52,6 +52,9 @@ class _Steps(InputNodes):
         return f"{self.node_type.name}:drawn:{self.count}"
 
 
+_FORMS = ("pyg", "paper")
+
+
 class _Collator(Collator):
     """Adds the coefficients."""
 
@@ -72,11 +75,11 @@ class _GraphSAINTSampler(SamplingLoader):
         self,
         data: Reader,
         batch_size: int,
-        num_steps: int,
-        sample_coverage: int,
-        save_dir: str | None,
-        log: bool,
-        options: dict[str, Any],
+        num_steps: int = 1,
+        sample_coverage: int = 0,
+        save_dir: str | None = None,
+        log: bool = True,
+        **options: Any,
     ) -> None:
         for name in ("batch_size", "shuffle", "drop_last", "pad"):
             if name in options:
@@ -84,6 +87,14 @@ class _GraphSAINTSampler(SamplingLoader):
                     f"{name} has no effect on subgraphs that are drawn; leave it out "
                     "(batch_size, the number of draws, is the second argument)"
                 )
+        form = options.pop("norms", "pyg")
+        if form not in _FORMS:
+            raise ValueError(f"norms is {form!r}; use {' or '.join(_FORMS)}")
+        if form != "pyg" and not sample_coverage:
+            raise UnsupportedArgument(
+                f"norms={form!r} defines coefficients, and sample_coverage=0 counts none; give "
+                "sample_coverage=50, or leave norms out"
+            )
         given = LoaderOptions.take(type(self).__name__, options)
         given.batch_size = given.world_size
         super().__init__(data, given)
@@ -101,10 +112,11 @@ class _GraphSAINTSampler(SamplingLoader):
         )
         collator = _Collator(sampler.schema, sampler.tensors, x_cast, by_hop=False)
         self._words = f"{how}:{batch_size}:{self._extra()}"
+        self._form = form
         self._start(sampler, steps, collator, given)
         if sample_coverage:
             plain = SpreadSampler(snapshot, seed=given.seed, attrs=(), **drawn)
-            collator.norms = count_norms(
+            counted = count_norms(
                 plain,
                 steps,
                 coverage=sample_coverage,
@@ -113,6 +125,7 @@ class _GraphSAINTSampler(SamplingLoader):
                 name=f"{type(self).__name__}:{self._words}:{sample_coverage}",
                 shown=log,
             )
+            collator.norms = replace(counted, form=form)
 
     @abstractmethod
     def _draws(self, edge_type: EdgeType) -> tuple[str, _core.Spread | None]:
@@ -123,7 +136,8 @@ class _GraphSAINTSampler(SamplingLoader):
         return ""
 
     def _settings(self) -> dict[str, Any]:
-        return {**super()._settings(), "draws": self._words}
+        form = {} if self._form == "pyg" else {"norms": self._form}
+        return {**super()._settings(), "draws": self._words, **form}
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.snapshot.path!r}, steps={len(self)})"
@@ -147,28 +161,21 @@ class GraphSAINTNodeSampler(_GraphSAINTSampler):
             a temporary file beside the store.
         log: Show a progress bar while counting, on a terminal.
         **options: As of `NeighborLoader`: `seed`, `attrs`, `x_dtype`, `transform`, `reading`,
-            `rank`, `world_size`, `num_workers`, `device` and the others.
+            `rank`, `world_size`, `num_workers`, `device` and the others. And ``norms="paper"``: the
+            coefficients of the paper (equations 2 and 3), where the count of an edge's destination
+            stands over that of the edge, and 1 is added to each count, so that what is rare weighs
+            no more than the counts tell.
 
     Raises:
-        UnsupportedArgument: The store has several types, or lacks what is drawn by.
+        UnsupportedArgument: The store has several types, or lacks what is drawn by; or `norms` is
+            given without `sample_coverage`.
+        ValueError: `norms` is neither "pyg" nor "paper".
 
     Example:
         >>> loader = ng.GraphSAINTNodeSampler(store, 6000, num_steps=30, sample_coverage=100)
         >>> for batch in loader:
         ...     loss = (loss_of(batch) * batch.node_norm)[batch.train_mask].sum()
     """
-
-    def __init__(
-        self,
-        data: Reader,
-        batch_size: int,
-        num_steps: int = 1,
-        sample_coverage: int = 0,
-        save_dir: str | None = None,
-        log: bool = True,
-        **options: Any,
-    ) -> None:
-        super().__init__(data, batch_size, num_steps, sample_coverage, save_dir, log, options)
 
     def _draws(self, edge_type: EdgeType) -> tuple[str, _core.Spread | None]:
         return "degrees", None
@@ -184,18 +191,6 @@ class GraphSAINTEdgeSampler(_GraphSAINTSampler):
 
     Batches and arguments are those of `GraphSAINTNodeSampler`; `batch_size` counts edges.
     """
-
-    def __init__(
-        self,
-        data: Reader,
-        batch_size: int,
-        num_steps: int = 1,
-        sample_coverage: int = 0,
-        save_dir: str | None = None,
-        log: bool = True,
-        **options: Any,
-    ) -> None:
-        super().__init__(data, batch_size, num_steps, sample_coverage, save_dir, log, options)
 
     def _draws(self, edge_type: EdgeType) -> tuple[str, _core.Spread | None]:
         return "edges", None
@@ -229,7 +224,7 @@ class GraphSAINTRandomWalkSampler(_GraphSAINTSampler):
     ) -> None:
         check_count("walk_length", walk_length, 1)
         self._walk_length = walk_length
-        super().__init__(data, batch_size, num_steps, sample_coverage, save_dir, log, options)
+        super().__init__(data, batch_size, num_steps, sample_coverage, save_dir, log, **options)
 
     def _draws(self, edge_type: EdgeType) -> tuple[str, _core.Spread | None]:
         return "nodes", _core.Spread.walks([edge_type.index], self._walk_length, None)

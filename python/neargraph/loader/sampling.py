@@ -6,7 +6,7 @@ invariant: an option has an effect or is refused, whatever the loader.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, NoReturn
 
 from neargraph._optional import torch_for
 from neargraph.dtypes import XFormat, dtype_name
@@ -19,6 +19,7 @@ with torch_for("NeighborLoader", "; NeighborSampler needs neither"):
 from neargraph.loader.collate import Collator
 from neargraph.loader.copying import copy_stage
 from neargraph.loader.epochs import EpochLoader
+from neargraph.loader.inference import refuse_inference_in_memory
 from neargraph.loader.options import Compiled, ReadOptions, check_count
 from neargraph.loader.pipeline import Pipeline
 from neargraph.loader.refused import refuse_unsupported
@@ -27,6 +28,8 @@ from neargraph.loader.seeds import InputNodes, SeedPlan
 from neargraph.loader.workers import BatchSource, WorkerPool
 from neargraph.reader import Reader
 from neargraph.schema import Schema
+
+refuse_inference_in_memory()
 
 # What DataLoader has for its processes, and what it does without.
 _WORKER_OPTIONS: dict[str, Any] = {
@@ -129,6 +132,18 @@ class SamplingLoader(EpochLoader):
             self._pool = WorkerPool(self._source, options.num_workers, options.workers)
         else:
             self._pipeline = Pipeline(sampler, inputs, plan, options.reads(), goes_on=True)
+
+    @property
+    def data(self) -> NoReturn:
+        """PyG's ZipLoader asks for this.
+
+        Raises:
+            AttributeError: Always; says what to do instead.
+        """
+        raise AttributeError(
+            f"a {type(self).__name__} of neargraph makes whole batches and has no data for PyG's "
+            "ZipLoader; iterate over zip(first, second)"
+        )
 
     @property
     def batch_size(self) -> int:

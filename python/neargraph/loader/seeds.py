@@ -136,6 +136,8 @@ def resolve_input_nodes(store: Reader, given: Any) -> InputNodes:
     if isinstance(given, str):
         if name is None and given in SPLITS:
             name = split_owner(schema, None).name
+        elif name is None and len(schema.node_types) > 1:
+            schema.node_type(given)
         return InputNodes(schema.node_type(name), snap.split(given, name), True)
     owner = schema.node_type(name)
     if given is None:

@@ -14,7 +14,7 @@ with torch_for("ShaDowKHopSampler"):
     import torch
     from torch_geometric.data import Batch
 
-from neargraph.loader.collate import Collator
+from neargraph.loader.collate import Collator, take_rows
 from neargraph.loader.sampler import NeighborSampler
 from neargraph.loader.sampling import LoaderOptions, SamplingLoader
 from neargraph.loader.shape import EDGE_TIME
@@ -44,7 +44,7 @@ class _Collator(Collator):
             if name in self._of_edges:
                 out[name] = value[by_end]
             else:
-                out[name] = value[order] if torch.is_tensor(value) else value
+                out[name] = take_rows(value, order) if torch.is_tensor(value) else value
         out.batch = data.batch[order]
         out.ptr = torch.searchsorted(out.batch, torch.arange(seeds + 1))
         # A root is the first node of its subgraph.

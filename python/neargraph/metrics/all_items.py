@@ -102,7 +102,7 @@ def rank_all_items(
         >>> rank_all_items(torch.eye(2), torch.eye(2), wanted, metrics=["recall@1"])
         {'recall@1': 1.0}
     """
-    ks = {name: _k_of(name) for name in metrics}
+    ks = {name: ranked_at(name) for name in metrics}
     _check(users, items, wanted, seen)
     num_users, num_items = len(wanted.indptr) - 1, int(items.shape[0])
     best = min(max(ks.values()), num_items)
@@ -125,7 +125,12 @@ def rank_all_items(
     return {name: total / count for name, total in sums.items()}
 
 
-def _k_of(name: str) -> int:
+def ranked_at(name: str) -> int:
+    """The K of a metric of rankings, such as 20 of "recall@20".
+
+    Raises:
+        UnsupportedArgument: It is none; says which there are.
+    """
     base, _, k = name.partition("@")
     if f"{base}@K" not in _METRICS or not k.isdigit() or int(k) < 1:
         raise UnsupportedArgument(

@@ -81,6 +81,7 @@ class EmbeddingTensors:
             self._make(owner, part, dtype, shape, std, seed)
         # Each row of each tensor is taken to touch blocks of its own.
         widths = [4 * dim, 4 * dim * (slots - 1), 16, 4 * dim * slots * undo]
+        self._unwritten_bytes = 0
         self._commit_bytes = sum(-(-width // _BLOCK_BYTES) * _BLOCK_BYTES for width in widths)
 
     def _make(
@@ -117,9 +118,19 @@ class EmbeddingTensors:
         """Reads piece by piece, since the store's memory counts what it hands out."""
         snapshot, name = self._store.snapshot(), self._names[part]
         step = max(1, _READ_BYTES // max(1, 4 * self._dim * self._slots))
-        for first in range(0, len(ids), step):
+        first = 0
+        while first < len(ids):
             piece = ids[first : first + step]
-            out[first : first + step] = snapshot.features(self.node_type, piece, name, "stored")
+            try:
+                rows = snapshot.features(self.node_type, piece, name, "stored")
+            except BudgetTooSmall:
+                # Batches that wait for the training loop hold the rest.
+                if len(piece) < 2:
+                    raise
+                step = len(piece) // 2
+                continue
+            out[first : first + len(piece)] = rows
+            first += len(piece)
         return out
 
     def last_step(self) -> int:
@@ -140,10 +151,18 @@ class EmbeddingTensors:
         """Writes rows with their state in some commits; ``base`` is the step of the checkpoint."""
         for part in self._parts(len(ids)):
             self._commit(ids[part], table[part], step, base, keeps=self._has_undo)
+        self._unwritten_bytes += len(ids) * self._commit_bytes
+        if self._unwritten_bytes > self._commit_share():
+            # A loader cannot get the memory of changed pages back, and would fail without it.
+            self._store.checkpoint()
+            self._unwritten_bytes = 0
+
+    def _commit_share(self) -> int:
+        """Bytes of changed pages that one commit aims at."""
+        return int(self._store.stats()["memory"]["changed_pages"]["share"]) // _COMMIT_SHARE
 
     def _parts(self, count: int) -> Iterator[slice]:
-        share = self._store.stats()["memory"]["changed_pages"]["share"]
-        rows = max(1, share // _COMMIT_SHARE // self._commit_bytes)
+        rows = max(1, self._commit_share() // self._commit_bytes)
         for first in range(0, count, rows):
             yield slice(first, min(first + rows, count))
 

@@ -11,7 +11,7 @@ from torch.nn import functional
 from torch_geometric.nn import GATConv
 
 from .dropout import dropout as dropped
-from .layered import LayeredModel, Widths
+from .layered import LayeredModel, Norm, Widths
 from .trim import Hops
 
 
@@ -29,6 +29,7 @@ class GAT(LayeredModel):
         dropout: Share of hidden units dropped in training.
         heads: Attention heads.
         attention_dropout: Share of attention coefficients dropped in training.
+        norm: ``"batch"`` for batch normalisation of each hidden layer, as of `LayeredModel`.
 
     Raises:
         ValueError: `hidden_channels` is not a multiple of `heads`.
@@ -47,6 +48,7 @@ class GAT(LayeredModel):
         dropout: float = 0.5,
         heads: int = 4,
         attention_dropout: float = 0.0,
+        norm: Norm = "none",
     ) -> None:
         if heads < 1 or hidden_channels % heads:
             raise ValueError(
@@ -58,6 +60,7 @@ class GAT(LayeredModel):
             out_channels,
             num_layers,
             dropout,
+            norm,
             heads=heads,
             attention_dropout=attention_dropout,
         )

@@ -26,6 +26,7 @@ class GCN(LayeredModel):
         out_channels: Classes.
         num_layers: Layers; a batch needs that many hops for exact seeds.
         dropout: Share of inputs of each layer dropped in training.
+        norm: ``"batch"`` for batch normalisation of each hidden layer, as of `LayeredModel`.
 
     Example:
         >>> model, degrees = GCN(1433, 16, 7), InDegrees(store)            # doctest: +SKIP
@@ -69,7 +70,7 @@ class GCN(LayeredModel):
                 torch.cat([weight, loop_weight[: x.size(0)]]),
             )
             if layer + 1 < layers:
-                x = x.relu()
+                x = self._normed(layer, x).relu()
         return x if hops is None else x[: hops.nodes[0]]
 
 

@@ -14,15 +14,14 @@ from torch_geometric.nn import MLP, GINConv
 from torch_geometric.utils import scatter
 
 from .adjacency import weighted_sum
-from .layered import LayeredModel, Widths
+from .layered import LayeredModel, Norm, RowNorm, Widths
 from .trim import Hops
 
 
 class GIN(LayeredModel):
     """GIN with an MLP of two layers and a learned weight of the own row (equation 4.1).
 
-    ReLU and dropout stand between layers. There is no batch normalisation: its statistics would
-    depend on which nodes a batch is trimmed to.
+    ReLU and dropout stand between layers.
 
     Args:
         in_channels: Features of a node.
@@ -30,15 +29,30 @@ class GIN(LayeredModel):
         out_channels: Classes.
         num_layers: Layers; a batch needs that many hops for exact seeds.
         dropout: Share of hidden units dropped in training.
+        norm: ``"batch"`` for batch normalisation of each hidden layer, as of `LayeredModel`, and of
+            those inside the MLPs (section 7).
 
     Example:
         >>> model, degrees = GIN(16, 32, 2), InDegrees(store, loops=True)   # doctest: +SKIP
         >>> out = model(batch.x, batch.edge_index, degrees(batch.n_id))     # doctest: +SKIP
     """
 
+    def __init__(
+        self,
+        in_channels: int,
+        hidden_channels: int,
+        out_channels: int,
+        num_layers: int = 2,
+        dropout: float = 0.5,
+        norm: Norm = "none",
+    ) -> None:
+        widths = (in_channels, hidden_channels, out_channels)
+        super().__init__(*widths, num_layers, dropout, norm, inner=norm)
+
     @staticmethod
-    def _layers(widths: Widths) -> list[GINConv]:
-        return [GINConv(MLP([a, b, b], norm=None), train_eps=True) for a, b in widths]
+    def _layers(widths: Widths, inner: Norm) -> list[GINConv]:
+        mlps = [MLP([a, b, b], norm=RowNorm(b) if inner == "batch" else None) for a, b in widths]
+        return [GINConv(mlp, train_eps=True) for mlp in mlps]
 
     def forward(
         self,

@@ -39,6 +39,7 @@ class HeteroGNN(torch.nn.Module):
         dropout: Share of hidden units dropped in training.
         conv: ``"sage"`` takes means of neighbours, ``"gat"`` attends to them.
         heads: Attention heads of ``"gat"``, which are averaged.
+        attention_dropout: Share of its attention coefficients dropped in training.
 
     Attributes:
         fused: Means are taken by one sparse product, as in `GraphSAGE`.
@@ -63,6 +64,7 @@ class HeteroGNN(torch.nn.Module):
         dropout: float = 0.5,
         conv: Literal["sage", "gat"] = "sage",
         heads: int = 2,
+        attention_dropout: float = 0.0,
     ) -> None:
         super().__init__()
         check_layers(num_layers)
@@ -72,7 +74,7 @@ class HeteroGNN(torch.nn.Module):
         widths = [*[hidden_channels] * num_layers, out_channels]
         self.convs, self.owns = torch.nn.ModuleList(), torch.nn.ModuleList()
         for width, made in pairwise(widths):
-            of_type = {t: _conv(conv, width, made, heads) for t in edge_types}
+            of_type = {t: _conv(conv, width, made, heads, attention_dropout) for t in edge_types}
             self.convs.append(_hetero_conv(of_type))
             self.owns.append(ModuleDict({name: Linear(width, made) for name in in_channels}))
         self.dropout, self.conv, self.out_channels = dropout, conv, out_channels
@@ -126,11 +128,12 @@ def _hetero_conv(of_type: dict[EdgeTriple, Any]) -> HeteroConv:
         return HeteroConv(of_type, aggr="sum")
 
 
-def _conv(kind: str, width: int, made: int, heads: int) -> Any:
+def _conv(kind: str, width: int, made: int, heads: int, attention_dropout: float) -> Any:
     # The own row has a product of its own, once for all edge types.
     if kind == "sage":
         return SAGEConv((width, width), made, root_weight=False, bias=False)
-    return GATConv((width, width), made, heads, concat=False, add_self_loops=False, bias=False)
+    settings = {"concat": False, "add_self_loops": False, "bias": False}
+    return GATConv((width, width), made, heads, dropout=attention_dropout, **settings)
 
 
 def input_layers(

@@ -6,16 +6,17 @@ that the seeds still need, and on nothing else, where a batch tells its hops.
 
 from abc import ABC, abstractmethod
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
-from torch.nn import Linear
+from torch.nn import Linear, functional
 
 from .dropout import relu_dropout
 from .trim import Hops
 
 Widths = list[tuple[int, int]]
+Norm = Literal["none", "batch"]
 
 
 class LayeredModel(torch.nn.Module, ABC):
@@ -27,7 +28,13 @@ class LayeredModel(torch.nn.Module, ABC):
         out_channels: Classes.
         num_layers: Layers; a batch needs that many hops for exact seeds.
         dropout: Share of a layer's inputs dropped in training.
+        norm: ``"batch"`` normalises the rows of each hidden layer before its activation (Ioffe and
+            Szegedy, ICML 2015); ``"none"`` does not. In training its statistics are those of the
+            rows that a batch has there, which depend on what was sampled.
         **layer: More arguments of each layer.
+
+    Raises:
+        ValueError: `num_layers` is below 1, or `norm` is not one of these.
     """
 
     def __init__(
@@ -37,12 +44,17 @@ class LayeredModel(torch.nn.Module, ABC):
         out_channels: int,
         num_layers: int = 2,
         dropout: float = 0.5,
+        norm: Norm = "none",
         **layer: Any,
     ) -> None:
         super().__init__()
         check_layers(num_layers)
+        if norm not in ("none", "batch"):
+            raise ValueError(f"norm is {norm!r}; use none or batch")
         widths = [in_channels, *[hidden_channels] * (num_layers - 1), out_channels]
         self.convs = torch.nn.ModuleList(self._layers(list(pairwise(widths)), **layer))
+        normed = widths[1:-1] if norm == "batch" else []
+        self.norms = torch.nn.ModuleList(RowNorm(width) for width in normed)
         self.dropout = dropout
         self.out_channels = out_channels
 
@@ -63,8 +75,12 @@ class LayeredModel(torch.nn.Module, ABC):
                 targets = hops.kept(layer + 1, layers)[0]
             x = self._convolve(conv, x, targets, edge_index, *beside)
             if layer + 1 < layers:
-                x = self._between(x)
+                x = self._between(self._normed(layer, x))
         return x
+
+    def _normed(self, layer: int, x: Tensor) -> Tensor:
+        """The rows of a hidden layer, normalised if the model does that."""
+        return self.norms[layer](x) if len(self.norms) else x
 
     def _convolve(
         self, conv: Any, x: Tensor, targets: int, edge_index: Tensor, *beside: Tensor
@@ -76,6 +92,18 @@ class LayeredModel(torch.nn.Module, ABC):
     def _between(self, x: Tensor) -> Tensor:
         """What happens to rows between two layers."""
         return relu_dropout(x, self.dropout, self.training)
+
+
+class RowNorm(torch.nn.BatchNorm1d):
+    """Batch normalisation; a single row, which has no variance, by the statistics until now."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalised rows, [n, width]."""
+        if not self.training or x.size(0) > 1:
+            return super().forward(x)
+        return functional.batch_norm(
+            x, self.running_mean, self.running_var, self.weight, self.bias, eps=self.eps
+        )
 
 
 def check_layers(num_layers: int) -> None:

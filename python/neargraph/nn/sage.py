@@ -7,7 +7,7 @@ from torch import Tensor
 from torch_geometric.nn import SAGEConv
 
 from .adjacency import adjacency, weighted_sum
-from .layered import LayeredModel, Widths
+from .layered import LayeredModel, Norm, Widths
 from .trim import Hops
 
 Aggregation = Literal["mean", "max", "pool"]
@@ -24,6 +24,7 @@ class GraphSAGE(LayeredModel):
         dropout: Share of hidden units dropped in training.
         aggr: ``"mean"`` or ``"max"`` of the neighbours, or ``"pool"``: a fully connected layer with
             ReLU on each neighbour, then the maximum (equation 3; GLIST calls it GS-Pool).
+        norm: ``"batch"`` for batch normalisation of each hidden layer, as of `LayeredModel`.
 
     Attributes:
         fused: Means are taken by one sparse product; else message by message, as PyG does
@@ -47,10 +48,12 @@ class GraphSAGE(LayeredModel):
         num_layers: int = 2,
         dropout: float = 0.5,
         aggr: Aggregation = "mean",
+        norm: Norm = "none",
     ) -> None:
         if aggr not in ("mean", "max", "pool"):
             raise ValueError(f"aggr is {aggr!r}; use mean, max or pool")
-        super().__init__(in_channels, hidden_channels, out_channels, num_layers, dropout, aggr=aggr)
+        widths = (in_channels, hidden_channels, out_channels)
+        super().__init__(*widths, num_layers, dropout, norm, aggr=aggr)
         self.aggr = aggr
 
     @staticmethod

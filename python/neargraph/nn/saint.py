@@ -1,8 +1,10 @@
 """GraphSAINT (Zeng et al., ICLR 2020): what undoes the bias of its samples.
 
 A sampler draws some nodes and edges more often than others. Its loader counts how often, and gives
-``node_norm`` and ``edge_norm``. The invariant: with them the expectations of the loss and of each
-aggregation are those of the full graph (equations 2 and 3).
+``node_norm`` and ``edge_norm``. The invariant: with those of ``norms="paper"`` the expectations of
+the loss and of each aggregation are those of the full graph (equations 2 and 3). PyG's
+``edge_norm`` has the count of the source in place of the destination's, so it is right only where
+both are equal.
 """
 
 import torch
@@ -46,7 +48,7 @@ def saint_weights(
 
     Args:
         edge_index: Local ids, int64 [2, e]; row 0 the sources.
-        edge_norm: Of each edge, float [e].
+        edge_norm: Of each edge, float [e], of a loader with ``norms="paper"``.
         n_id: Node ids in the store, int64 [n].
         degrees: Of the store, with ``loops``, since the mean counts self-loops.
 

@@ -8,6 +8,9 @@ with torch_for("neargraph.pyg"):
 from neargraph.pyg.edge_features import EdgeFeatures
 from neargraph.pyg.feature_store import FeatureStore
 from neargraph.pyg.graph_store import GraphStore
+from neargraph.pyg.inputs import take_stores
 from neargraph.pyg.sampler import Sampler
+
+take_stores()
 
 __all__ = ["EdgeFeatures", "FeatureStore", "GraphStore", "Sampler"]

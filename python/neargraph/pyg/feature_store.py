@@ -4,7 +4,7 @@ In a store of one node type and one edge type the group name of node tensors is 
 for homogeneous graphs; edge tensors are read by their edge type and an index of edge ids.
 """
 
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -19,11 +19,6 @@ from neargraph.schema import EdgeType, NodeType, Schema, TensorMeta
 from neargraph.splits import SPLITS, split_columns, split_mask
 
 _READ_ONLY = "PyG cannot write to a neargraph store; use store.write()"
-
-
-class _SplitMask(TensorAttr):  # type: ignore[misc]
-    """A mask of a homogeneous store under the name of its split. PyG takes the size of a group that
-    `input_nodes` names for the number of seeds: here that is how many nodes the split has."""
 
 
 class FeatureStore(PygFeatureStore):  # type: ignore[misc]
@@ -49,7 +44,7 @@ class FeatureStore(PygFeatureStore):  # type: ignore[misc]
         schema = self._snapshot.schema
         if schema.is_homogeneous:
             only = schema.node_types[0]
-            return [_only_attr(only, name) for name in _attribute_names(only)]
+            return [TensorAttr(None, name) for name in _attribute_names(only)]
         of_nodes = [
             TensorAttr(owner.name, name)
             for owner in schema.node_types
@@ -88,8 +83,6 @@ class FeatureStore(PygFeatureStore):  # type: ignore[misc]
         return core.rows(owner.kind, owner.index, meta.name, ids)
 
     def _get_tensor_size(self, attr: TensorAttr) -> tuple[int, ...] | None:
-        if isinstance(attr, _SplitMask):
-            return (len(self._snapshot.split(attr.group_name)),)
         owner = self._owner(attr)
         metas = _stored(owner, attr.attr_name)
         if attr.attr_name == metas[0].name:
@@ -99,10 +92,22 @@ class FeatureStore(PygFeatureStore):  # type: ignore[misc]
 
     def _owner(self, attr: TensorAttr) -> NodeType | EdgeType:
         schema: Schema = self._snapshot.schema
-        group = None if isinstance(attr, _SplitMask) else attr.group_name
+        group = attr.group_name
         if group is None or (isinstance(group, str) and group in self._snapshot.node_types):
             return schema.node_type(group)
         return schema.edge_type(group)
+
+    @property
+    def y(self) -> NoReturn:
+        """PyG's ImbalancedSampler asks for this.
+
+        Raises:
+            AttributeError: Always; says what it takes.
+        """
+        raise AttributeError(
+            "a store has no y of all nodes in memory; give PyG's ImbalancedSampler the labels "
+            "themselves, torch.from_numpy(store.labels), as int64"
+        )
 
     def _put_tensor(self, tensor: Any, attr: TensorAttr) -> bool:
         raise UnsupportedArgument(_READ_ONLY)
@@ -130,12 +135,6 @@ def index_ids(index: Any, num_rows: int) -> Any:
 
 def _num_rows(owner: NodeType | EdgeType) -> int:
     return owner.num_nodes if isinstance(owner, NodeType) else owner.num_edge_ids
-
-
-def _only_attr(owner: NodeType, name: str) -> TensorAttr:
-    split = name.removesuffix("_mask")
-    is_split = name != split and split in SPLITS and split != owner.name
-    return _SplitMask(split, name) if is_split else TensorAttr(None, name)
 
 
 def _attribute_names(owner: NodeType) -> list[str]:

@@ -20,26 +20,10 @@ from neargraph.schema import EdgeType
 _READ_ONLY = "PyG cannot write to a neargraph store; use store.write()"
 
 
-class _OnlyEdgeType(tuple[str, str, str]):
-    """The edge type of a homogeneous store. PyG compares it with None, and asks it for its ends
-    where `input_nodes` is a name."""
-
-    __slots__ = ()
-
-    def __eq__(self, other: object) -> bool:
-        return other is None or super().__eq__(other)
-
-    def __ne__(self, other: object) -> bool:
-        return not self == other
-
-    def __hash__(self) -> int:
-        return hash(None)
-
-
 class GraphStore(PygGraphStore):  # type: ignore[misc]
     """Edge types in CSC layout: row holds the sources, col the pointers by destination.
 
-    In a store of one node type and one edge type the edge type is equal to None, as PyG does for
+    In a store of one node type and one edge type the edge type is None, as PyG has it for
     homogeneous graphs, and may be named as well.
 
     Example:
@@ -48,43 +32,47 @@ class GraphStore(PygGraphStore):  # type: ignore[misc]
 
     def __init__(self, store: Reader) -> None:
         super().__init__()
-        self.__dict__["_snapshot"] = store.snapshot()
+        self.snapshot = store.snapshot()
 
     def get_all_edge_attrs(self) -> list[EdgeAttr]:
         """One CSC attribute per edge type."""
-        schema = self._snapshot.schema
-        name = _OnlyEdgeType if schema.is_homogeneous else tuple
+        schema = self.snapshot.schema
         return [
-            EdgeAttr(name(t.triple), EdgeLayout.CSC, is_sorted=True, size=self._size(t))
+            EdgeAttr(
+                None if schema.is_homogeneous else t.triple,
+                EdgeLayout.CSC,
+                is_sorted=True,
+                size=self._size(t),
+            )
             for t in schema.edge_types
         ]
 
     def _edges_to_layout(
         self, layout: EdgeLayout, edge_types: list[Any] | None = None, store: bool = False
     ) -> Any:
-        if not self._snapshot.schema.is_homogeneous:
+        if not self.snapshot.schema.is_homogeneous:
             return super()._edges_to_layout(layout, edge_types, store)
         found = self._edge_to_layout(self.get_all_edge_attrs()[0], layout, store)
         if edge_types is None:
             return found
         for name in edge_types:
-            self._snapshot.schema.edge_type(name)
+            self.snapshot.schema.edge_type(name)
         return tuple(dict.fromkeys(edge_types, part) for part in found)
 
     def _size(self, edge_type: EdgeType) -> tuple[int, int]:
-        types = self._snapshot.schema.node_types
+        types = self.snapshot.schema.node_types
         source = types[edge_type.source_index]
         return source.num_nodes, types[edge_type.destination_index].num_nodes
 
     def _get_edge_index(self, edge_attr: EdgeAttr) -> tuple[Tensor, Tensor] | None:
-        edge_type = self._snapshot.schema.edge_type(edge_attr.edge_type)
+        edge_type = self.snapshot.schema.edge_type(edge_attr.edge_type)
         if edge_attr.layout == EdgeLayout.CSR:
             raise UnsupportedArgument(
                 "neighbour lists are stored by destination: ask for the CSC or COO layout, or "
                 "call graph_store.csr(), which converts"
             )
         destinations = np.arange(self._size(edge_type)[1], dtype=np.int64)
-        indptr, sources, *_ = self._snapshot.version.neighbors(edge_type.index, destinations)
+        indptr, sources, *_ = self.snapshot.version.neighbors(edge_type.index, destinations)
         row, colptr = torch.from_numpy(sources), torch.from_numpy(indptr)
         if edge_attr.layout == EdgeLayout.CSC:
             return row, colptr
@@ -97,4 +85,4 @@ class GraphStore(PygGraphStore):  # type: ignore[misc]
         raise UnsupportedArgument(_READ_ONLY)
 
     def __repr__(self) -> str:
-        return f"GraphStore({self._snapshot!r})"
+        return f"GraphStore({self.snapshot!r})"

@@ -27,17 +27,16 @@ from neargraph.exceptions import NodeOutOfRange, UnsupportedArgument
 from neargraph.loader.minibatch import MiniBatch
 from neargraph.loader.sampler import NeighborSampler
 from neargraph.loader.seeds import InputNodes, with_given
+from neargraph.pyg.outputs import hetero_output, homogeneous_output
 from neargraph.reader import Reader, as_ids
-from neargraph.splits import SPLITS
 
 
 class Sampler(BaseSampler):  # type: ignore[misc]
     """Uniform neighbour sampling for PyG's own loaders.
 
-    It samples structure alone; PyG then asks the store's `feature_store` for the rows. In a
-    store of one node type and one edge type the types may be named or left out, and
-    ``input_nodes="train"`` takes a split; elsewhere give the ids of one, as in
-    ``("paper", torch.from_numpy(store.split("train", "paper")))``.
+    It samples structure alone; PyG then asks the store's `feature_store` for the rows. The loaders
+    take seeds and links as `neargraph.NeighborLoader` and `LinkNeighborLoader` do: ids, masks,
+    splits and types by name.
 
     Args:
         store: The open store, or a snapshot.
@@ -87,7 +86,6 @@ class Sampler(BaseSampler):  # type: ignore[misc]
                 "these with neargraph.NeighborLoader"
             )
         self._epoch: int | None = None
-        self._splits: dict[str, Tensor] = {}
         self._dated: dict[str, Tensor] | None = None
         counts = {t.name: t.num_nodes for t in schema.node_types}
         self.num_nodes: int | dict[str, int] = counts
@@ -106,30 +104,12 @@ class Sampler(BaseSampler):  # type: ignore[misc]
     ) -> SamplerOutput | HeteroSamplerOutput:
         """Samples around seed nodes; called by PyG's NodeLoader."""
         self._check_times(index.time)
-        schema, name = self._sampler.snapshot.schema, index.input_type
-        seeds: Tensor | dict[str, Tensor] = index.node
-        input_id = index.input_id
-        if not schema.is_homogeneous:
-            if name is None:
-                raise UnsupportedArgument(
-                    f"this store has several types, {schema.names}: name that of the nodes, as in "
-                    f"input_nodes=({schema.node_types[0].name!r}, ids)"
-                )
-            seeds = {schema.node_type(name).name: index.node}
-        elif name in SPLITS and name != schema.node_types[0].name:
-            # PyG has numbered the nodes of the split; a mask would have given their ids.
-            seeds = input_id = self._split(name)[index.node]
-        else:
-            schema.node_type(name)
-        out = self._sample(seeds, self._stream(input_id, index.node), index.time)
-        out.metadata = (input_id, index.time)
+        schema = self._sampler.schema
+        name = schema.node_type(index.input_type).name
+        seeds = index.node if schema.is_homogeneous else {name: index.node}
+        out = self._sample(seeds, self._stream(index.input_id, index.node), index.time)
+        out.metadata = (index.input_id, index.time)
         return out
-
-    def _split(self, name: str) -> Tensor:
-        """The ids of a split, which are kept."""
-        if name not in self._splits:
-            self._splits[name] = torch.from_numpy(self._sampler.snapshot.split(name))
-        return self._splits[name]
 
     def sample_from_edges(
         self, index: EdgeSamplerInput, neg_sampling: NegativeSampling | None = None
@@ -159,19 +139,9 @@ class Sampler(BaseSampler):  # type: ignore[misc]
 
     def _with_checked_type(self, index: EdgeSamplerInput) -> EdgeSamplerInput:
         """The same with the type that PyG expects: None in a homogeneous store."""
-        schema, given = self._sampler.snapshot.schema, index.input_type
-        if given is None and not schema.is_homogeneous:
-            raise UnsupportedArgument(
-                f"this store has several types, {schema.names}: name that of the links, as in "
-                f"edge_label_index=({schema.edge_types[0].triple!r}, links)"
-            )
-        if given is not None and schema.edge_type(given).triple != tuple(given):
-            raise UnsupportedArgument(
-                f"{given!r} is not a whole edge type; give {schema.edge_type(given).triple!r}"
-            )
-        if schema.is_homogeneous:
-            index = copy.copy(index)
-            index.input_type = None
+        schema, index = self._sampler.schema, copy.copy(index)
+        triple = schema.edge_type(index.input_type).triple
+        index.input_type = None if schema.is_homogeneous else triple
         return index
 
     def _stream(self, input_id: Tensor | None, fallback: Tensor) -> int:
@@ -217,66 +187,37 @@ class Sampler(BaseSampler):  # type: ignore[misc]
         stream: int,
         times: Tensor | dict[str, Tensor] | None = None,
     ) -> SamplerOutput | HeteroSamplerOutput:
-        schema = self._sampler.schema
-        named = seeds if isinstance(seeds, dict) else {schema.node_type().name: seeds}
+        named = seeds
+        if not isinstance(named, dict):
+            named = {self._sampler.schema.node_type().name: named}
         checked = {name: _checked(ids) for name, ids in named.items()}
         if self._sampler.shape.is_plain:
-            batch = self._sampler.sample_many(checked, stream=stream)
+            batches = [self._sampler.sample_many(checked, stream=stream)]
         else:
-            batch = self._sample_shaped(checked, stream, times)
-        return self._hetero_output(batch) if isinstance(seeds, dict) else self._output(batch)
+            batches = self._sample_shaped(checked, stream, times)
+        by_hop = self._sampler.shape.subgraph == "directional"
+        if not isinstance(seeds, dict):
+            return homogeneous_output(batches[0], by_hop)
+        return hetero_output(batches, self._sampler.schema, by_hop)
 
     def _sample_shaped(
         self, seeds: dict[str, Tensor], stream: int, times: Tensor | dict[str, Tensor] | None
-    ) -> MiniBatch:
-        if len(seeds) > 1:
+    ) -> list[MiniBatch]:
+        """A batch for each type of seeds, whose subgraphs have nothing in common."""
+        if len(seeds) > 1 and not self._sampler.shape.disjoint:
             raise UnsupportedArgument(
                 f"seeds of several types, {list(seeds)}, share one subgraph under PyG's loaders; "
-                "use neargraph.LinkNeighborLoader for disjoint, temporal, bidirectional and "
-                "induced ones"
+                "give disjoint=True to the sampler, or use neargraph.LinkNeighborLoader for "
+                "bidirectional and induced ones"
             )
-        ((name, ids),) = seeds.items()
-        given = times[name] if isinstance(times, dict) else times
-        inputs = InputNodes(self._sampler.schema.node_type(name), as_ids(ids), False)
-        inputs = with_given(inputs, times=given)
-        self._sampler.check_seed_times(inputs)
-        return self._sampler.make(inputs, stream)
-
-    def _output(self, batch: MiniBatch) -> SamplerOutput:
-        row, col = torch.from_numpy(batch.edge_index())
-        by_hop = self._sampler.shape.subgraph == "directional"
-        return SamplerOutput(
-            node=torch.from_numpy(batch.nodes()),
-            row=row,
-            col=col,
-            edge=_optional(batch.edge_ids()),
-            batch=_optional(batch.subgraphs()),
-            num_sampled_nodes=batch.num_sampled_nodes() if by_hop else None,
-            num_sampled_edges=batch.num_sampled_edges() if by_hop else None,
-        )
-
-    def _hetero_output(self, batch: MiniBatch) -> HeteroSamplerOutput:
-        schema = self._sampler.snapshot.schema
-        triples = [t.triple for t in schema.edge_types]
-        pairs = {t: torch.from_numpy(batch.edge_index(t)) for t in triples}
-        names = [t.name for t in schema.node_types]
-        by_hop = self._sampler.shape.subgraph == "directional"
-        batches = {name: _optional(batch.subgraphs(name)) for name in names}
-        nodes = {name: batch.num_sampled_nodes(name) for name in names}
-        edges = {t: batch.num_sampled_edges(t) for t in triples}
-        return HeteroSamplerOutput(
-            node={name: torch.from_numpy(batch.nodes(name)) for name in names},
-            row={t: pair[0] for t, pair in pairs.items()},
-            col={t: pair[1] for t, pair in pairs.items()},
-            edge={t: _optional(batch.edge_ids(t)) for t in triples},
-            batch=batches if self._sampler.shape.disjoint else None,
-            num_sampled_nodes=nodes if by_hop else None,
-            num_sampled_edges=edges if by_hop else None,
-        )
-
-
-def _optional(array: Any) -> Tensor | None:
-    return None if array is None else torch.from_numpy(array)
+        batches = []
+        for name, ids in seeds.items():
+            given = times[name] if isinstance(times, dict) else times
+            inputs = InputNodes(self._sampler.schema.node_type(name), as_ids(ids), False)
+            inputs = with_given(inputs, times=given)
+            self._sampler.check_seed_times(inputs)
+            batches.append(self._sampler.make(inputs, stream))
+        return batches
 
 
 def _checked(ids: Tensor) -> Tensor:

@@ -15,6 +15,8 @@ LOSSES = ("auto", "cross-entropy", "bce", "mse", "l1", "bpr")
 SCHEDULES = ("constant", "cosine", "step", "plateau")
 NEGATIVES = ("binary", "triplet")
 TESTED = ("auto", "last", "best")
+POOLS = ("mean", "sum", "max")
+NORMS = ("none", "batch")
 DECODERS = ("dot", "mlp")
 TEMPORAL = ("auto", "off", "uniform", "last")
 ROW_OPTIMIZERS = ("adagrad", "adam", "sgd")
@@ -26,6 +28,8 @@ _CHOICES = {
     "schedule": SCHEDULES,
     "negatives": NEGATIVES,
     "test_on": TESTED,
+    "pool": POOLS,
+    "norm": NORMS,
     "decoder": DECODERS,
     "embedding_optimizer": ROW_OPTIMIZERS,
     "temporal": TEMPORAL,
@@ -50,7 +54,9 @@ class TrainConfig:
         ``model`` and ``sampler`` name rows of the tables in ``docs/training.md``; ``"auto"`` is the
         sampler that the model is made for. ``fanouts`` has one entry per layer, -1 takes all
         neighbours. ``row_normalize`` divides each feature row by its sum, as the published GCN
-        does.
+        does. ``heads`` (None is the model's own number) and ``attention_dropout`` are those of
+        models that attend. ``norm`` "batch" normalises hidden layers by batch; ``pool`` is how the
+        rows of a graph become one: "mean", "sum" or "max".
 
     What is predicted:
         ``task`` is "node", "link" or "graph". ``target`` names the node type or the edge type
@@ -64,7 +70,8 @@ class TrainConfig:
         ``train_edges`` bounds the edges that one epoch trains on; None is all. ``eval_edges``
         bounds those of a validation or test. ``temporal`` samples for each link only edges that are
         earlier than it, drawn "uniform" or the "last" ones; "auto" is "last" for the model
-        temporal, and else "off". It takes ``test_after``.
+        temporal, and else "off". It takes ``test_after``. ``rank_all`` are metrics of the test such
+        as "recall@20", for which each link is ranked among all nodes of the type that it leads to.
 
     Learned rows:
         ``embedding`` is the width of rows that are learned for nodes without ``x``, and kept in the
@@ -106,6 +113,10 @@ class TrainConfig:
     seed: int = 0
     split: int = 0
     row_normalize: bool = False
+    heads: int | None = None
+    attention_dropout: float = 0.0
+    norm: str = "none"
+    pool: str = "mean"
     checkpoint_steps: int = 0
     val_every: int = 1
     parts: int = 100
@@ -141,6 +152,7 @@ class TrainConfig:
     test_after: int | None = None
     train_edges: int | None = None
     eval_edges: int = 100_000
+    rank_all: tuple[str, ...] = ()
     temporal: str = "auto"
     embedding: int = 0
     embedding_name: str = "emb"
@@ -160,8 +172,11 @@ class TrainConfig:
         for name in (*_FROM_ZERO, *_FROM_ZERO_TOO):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; use 0 or more")
-        if not 0 <= self.dropout < 1:
-            raise ValueError(f"dropout is {self.dropout}; use a share from 0 to below 1")
+        for name in ("dropout", "attention_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}; use a share from 0 to below 1")
+        if self.heads is not None and self.heads < 1:
+            raise ValueError(f"heads is {self.heads}; use 1 or more")
         if self.lr <= 0:
             raise ValueError(f"lr is {self.lr}; use a rate above 0")
         if not 0 < self.schedule_factor < 1:

@@ -25,6 +25,7 @@ from .making import make_task
 from .passes import Pass
 from .result import TrainResult
 from .schedule import best_at, is_over, learning_rate, plateaus
+from .tasks import LinkTask
 
 Progress = Callable[[str, int, int, float], None]
 """Called with (phase, step, steps, loss or metric); phases: "epoch 1", ..., "val", "test"."""
@@ -110,7 +111,7 @@ class Trainer:
             self._embeddings.flush()
         self.result.stopped_early = self._epoch < self.config.epochs
         self.result.tested = self._choose()
-        self.result.test = self.evaluate("test")
+        self.result.test = self.evaluate("test", final=True)
         return self.result
 
     # Steps
@@ -234,8 +235,11 @@ class Trainer:
     # Measuring
 
     @torch.no_grad()
-    def evaluate(self, split: str) -> dict[str, float]:
-        """The metrics of "val" or "test", by name; empty where nothing is in it, or known."""
+    def evaluate(self, split: str, *, final: bool = False) -> dict[str, float]:
+        """The metrics of "val" or "test", by name; empty where nothing is in it, or known.
+
+        With ``final`` those of ``rank_all`` are there, too.
+        """
         loader = self.task.loader(split)
         if loader is None:
             return {}
@@ -253,7 +257,23 @@ class Trainer:
         for name, count in metrics.left_out().items():
             note = f"{split}: {name} leaves {count} of {self.task.outputs} out: one class only"
             self.result.notes += [] if note in self.result.notes else [note]
-        return found
+        return found | self._rank(split) if final and self.config.rank_all else found
+
+    def _rank(self, split: str) -> dict[str, float]:
+        """The metrics of rankings among all nodes, by name."""
+        assert isinstance(self.task, LinkTask)
+        ranking = self.task.ranking(split)
+        assert ranking is not None, "a split with metrics has links"
+        with ranking:
+            for node_type, loader, take in ranking.passes():
+                now = self._begin_pass(f"{split}, rows of {node_type}", loader)
+                for batch in loader:
+                    now.seeds += take(batch)
+                    now.step += 1
+                    del batch
+                    self._progress(now.phase, now.step, now.steps, 0.0)
+            found = ranking.compute(self.config.rank_all)
+        return {f"{name} of all": value for name, value in found.items()}
 
     def _measure(self, batch: Any, metrics: Metrics, now: Pass) -> int:
         """Adds a batch to the metrics; how many of it are known."""

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from neargraph.exceptions import NameNotFound, UnsupportedArgument
+from neargraph.metrics.all_items import ranked_at
 from neargraph.nn import InDegrees
 from neargraph.nn.models import MODELS, build, kind_of
 from neargraph.schema import Schema
@@ -96,13 +97,15 @@ def check_combination(config: TrainConfig, schema: Schema, path: str) -> None:
             f"and this one is {kind}; use {', '.join(having)}"
         )
     check_method(config, sampler)
+    _check_walks(config, sampler)
     _check_effects(config, sampler)
     _check_rows(config, schema, path)
     _check_times(config)
 
 
 _OF_LINKS = ("decoder", "negatives", "num_negatives", "eval_negatives", "val_after", "test_after")
-_OF_LINKS_TOO = ("train_edges", "eval_edges")
+_OF_LINKS_TOO = ("train_edges", "eval_edges", "rank_all")
+_OF_MODELS = ("heads", "attention_dropout", "norm")
 _OF_ROWS = ("embedding_name", "embedding_optimizer", "embedding_lr", "embedding_memory")
 
 
@@ -111,6 +114,8 @@ def _check_effects(config: TrainConfig, sampler: str) -> None:
     default = TrainConfig()
     for names, has_effect, what in (
         ((*_OF_LINKS, *_OF_LINKS_TOO), config.task == "link", "the task link"),
+        (("pool",), config.task == "graph", "the task graph"),
+        *(((name,), *_taken(config, name)) for name in _OF_MODELS),
         (("holdout",), config.task != "node", "the tasks link and graph"),
         (("embedding",), config.task != "graph", "the tasks node and link"),
         (("temporal",), config.task == "link", "the task link"),
@@ -142,6 +147,17 @@ def _check_effects(config: TrainConfig, sampler: str) -> None:
                 raise UnsupportedArgument(f"{name}={value!r} is for {what}; leave it out")
 
 
+def _taken(config: TrainConfig, setting: str) -> tuple[bool, str]:
+    """Whether the model of a run takes a setting, and what does."""
+    # The class of hetero-sage has the settings of layers that attend, which are not its own.
+    taking = [m for m, row in MODELS.items() if setting in row.defaults() and m != "hetero-sage"]
+    what = f"the models {', '.join(taking)}"
+    if setting == "norm" and len(config.fanouts) == 1:
+        # GIN alone has hidden layers inside a layer.
+        return config.model == "gin", f"{what}, with a hidden layer: give several fanouts"
+    return config.model in taking, what
+
+
 def _check_rows(config: TrainConfig, schema: Schema, path: str) -> None:
     """Refuses learned rows where no node would have one, and what goes not together with them."""
     names = without_features(schema)
@@ -164,6 +180,27 @@ def _check_rows(config: TrainConfig, schema: Schema, path: str) -> None:
     if config.row_normalize and schema.is_homogeneous:
         raise UnsupportedArgument(
             "row_normalize=True is for features of the store, and rows are learned; leave it out"
+        )
+
+
+def _check_walks(config: TrainConfig, sampler: str) -> None:
+    """Refuses what walks and rankings cannot respect."""
+    if sampler == "pinsage" and (config.test_after is not None or config.strategy is not None):
+        raise UnsupportedArgument(
+            "walks of the sampler pinsage know no times, so test_after and temporal do not hold "
+            "for them; use holdout"
+        )
+    if config.rank_all and config.strategy is not None:
+        raise UnsupportedArgument(
+            f"rank_all has one row for each node, and with temporal={config.strategy!r} rows "
+            "differ from link to link; leave one of them out"
+        )
+    for name in config.rank_all:
+        ranked_at(name)
+    if config.rank_all and config.decoder != "dot":
+        raise UnsupportedArgument(
+            f"rank_all ranks by products of rows, and decoder is {config.decoder!r}; use decoder "
+            "dot"
         )
 
 
@@ -197,7 +234,11 @@ def make_model(
         "hidden_channels": config.hidden,
         "num_layers": len(config.fanouts),
         "dropout": config.dropout,
+        "attention_dropout": config.attention_dropout,
+        "norm": config.norm,
     }
+    if config.heads is not None:
+        wanted["heads"] = config.heads
     settings: dict[str, Any] = {name: value for name, value in wanted.items() if name in known}
     inputs: Any = next(iter(widths.values())) if schema.is_homogeneous else widths
     return build(config.model, schema, outputs, in_channels=inputs, **settings)

@@ -78,7 +78,7 @@ def _page(folder: Path, config: TrainConfig, store: str, result: TrainResult, me
     useful = [row["useful_bytes"] / 1e6 for row in rows]
     parts = [
         f"<h1>{escape(title)}</h1>",
-        f'<p class="soft">{escape(str(folder.name))}: {escape(result.objective)}</p>',
+        f'<p class="soft">run {escape(str(folder.name))}, predicts {escape(result.objective)}</p>',
         _facts(result),
         *(f'<p class="note">{escape(note)}</p>' for note in result.notes),
         _curve("Loss by step", svg([("loss", steps, result.losses)], "step", "loss by step")),
@@ -141,7 +141,16 @@ def _cell(key: str, value: Any) -> str:
 
 def _settings(settings: dict[str, Any]) -> str:
     rows = "".join(
-        f"<tr><td>{escape(name.replace('_', '-'))}</td><td>{escape(str(value))}</td></tr>"
+        f"<tr><td>{escape(name.replace('_', '-'))}</td><td>{escape(_written(value))}</td></tr>"
         for name, value in settings.items()
     )
     return f'<div class="wide"><table class="keys">{rows}</table></div>'
+
+
+def _written(value: Any) -> str:
+    """A setting as the command line takes it."""
+    if isinstance(value, list | tuple):
+        return ",".join(map(str, value))
+    if value is None or isinstance(value, bool):
+        return {None: "", True: "yes", False: "no"}[value]
+    return str(value)

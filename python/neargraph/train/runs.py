@@ -160,7 +160,7 @@ def evaluate(
         file = folder.best if which == "best" else folder.last
         trainer = Trainer(opened, folder.config, checkpoint=file, progress=progress, watch=watch)
         trainer.measure_saved()
-        metrics = trainer.evaluate(split)
+        metrics = trainer.evaluate(split, final=True)
     if not metrics:
         raise UnsupportedArgument(f"{out}: the split {split} is empty, or nothing of it is known")
     epoch = int(state["epoch"])

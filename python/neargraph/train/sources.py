@@ -111,7 +111,10 @@ def _random_node(feed: Feed, seeds: Any, train: bool) -> EpochLoader:
 def _saint(kind: Any, feed: Feed, **more: Any) -> EpochLoader:
     config, options = feed.config, feed.with_mask()
     del options["shuffle"]
-    coverage = {"sample_coverage": config.coverage, "log": False}
+    coverage: dict[str, Any] = {"sample_coverage": config.coverage, "log": False}
+    if config.coverage:
+        # Those of PyG have the counts of sources, and 10,000 for an edge that was not counted.
+        coverage["norms"] = "paper"
     made: EpochLoader = kind(
         feed.store, config.batch_size, num_steps=config.steps, **coverage, **more, **options
     )
@@ -166,7 +169,7 @@ SAMPLERS: dict[str, Source] = {
     "random-node": Source(_random_node, is_whole=True),
     "shadow": Source(_shadow),
     "hgt": Source(_hgt, kinds=("bipartite", "heterogeneous")),
-    "pinsage": Source(_pinsage),
+    "pinsage": Source(_pinsage, tasks=("node", "link")),
     # Whole graphs: made by the task, which knows them.
     "graph": Source(_neighbor, tasks=("graph",)),
 }

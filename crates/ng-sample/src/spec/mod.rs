@@ -1,5 +1,6 @@
 //! What to sample: fanouts per edge type and hop, the method, the seed.
 
+mod held_out;
 mod links;
 mod roots;
 mod shape;
@@ -8,6 +9,7 @@ mod spread;
 use ng_store::Catalog;
 use ng_types::{EdgeTypeId, NodeTypeId};
 
+pub use self::held_out::HeldOut;
 pub use self::links::{LinkSpec, Negatives};
 pub use self::roots::{Roots, RootsOf};
 pub use self::shape::{EdgeSet, Shape, Temporal, TimesOf};

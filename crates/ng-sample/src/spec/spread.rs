@@ -3,6 +3,7 @@
 use ng_store::Catalog;
 use ng_types::EdgeTypeId;
 
+use super::HeldOut;
 use crate::SampleError;
 
 /// Steps of a walk are numbered in 16 bits.
@@ -94,6 +95,8 @@ pub struct Visits {
     pub restart: f64,
     /// Neighbours that are kept of each node, by hop.
     pub neighbors: Vec<u32>,
+    /// Edges that no walk takes.
+    pub held_out: Option<HeldOut>,
 }
 
 impl Visits {

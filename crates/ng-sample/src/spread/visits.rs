@@ -1,18 +1,21 @@
 //! Neighbours by importance (Ying et al., KDD 2018): the nodes that short walks with restart visit
 //! most often.
 
-use ng_types::{DrawKey, NodeId, NodeTypeId, Purpose};
+use ng_types::canary::planted;
+use ng_types::{DrawKey, Draws, EdgeTypeId, NodeId, NodeTypeId, Purpose};
 
 use super::Collected;
 use super::steps::draws;
 use crate::admission::{Admit, Growing};
 use crate::compact::CompactEdges;
-use crate::{SampleError, Sampler, Visits};
+use crate::{HeldOut, SampleError, Sampler, Visits};
 
 /// Memory for a visit that is counted.
 const BYTES_PER_VISIT: u64 = 32;
 /// Memory for a walker, as of a walk.
 const BYTES_PER_WALKER: u64 = 160;
+/// Draws of an edge that is not held out before a walker takes its node for one without edges.
+const TRIES_MAX: u32 = 64;
 
 /// Nodes, and the visits between them as edges with their shares as weights.
 pub(crate) struct Visited {
@@ -85,9 +88,8 @@ impl Sampler {
             let mut at = stand;
             for (step, edge_type) in visits.path.iter().enumerate() {
                 let number = first + turn * path + step as u32;
-                let next = self.step(*edge_type, &at, |place, degree| {
-                    draws(key, number, walkers[place]).below(0, degree)
-                })?;
+                let of_walker = |place: usize| draws(key, number, walkers[place]);
+                let next = self.step_on(*edge_type, &at, visits.held_out.as_ref(), of_walker)?;
                 let mut goes_on = next.iter().map(Option::is_some);
                 walkers.retain(|_| goes_on.next().unwrap_or(false));
                 at = next.into_iter().flatten().collect();
@@ -107,6 +109,35 @@ impl Sampler {
         }
         found.sort_unstable();
         Ok(found)
+    }
+
+    /// A uniform step of each walker along an edge that is not held out, by rejection; `None` where
+    /// there is none.
+    fn step_on(
+        &self,
+        edge_type: EdgeTypeId,
+        at: &[NodeId],
+        held_out: Option<&HeldOut>,
+        draws: impl Fn(usize) -> Draws,
+    ) -> Result<Vec<Option<NodeId>>, SampleError> {
+        let mut next = self.step(edge_type, at, |place, degree| draws(place).below(0, degree))?;
+        let Some(rule) = held_out.filter(|_| !planted("walks_take_held_out_edges")) else {
+            return Ok(next);
+        };
+        let (mut open, mut attempt): (Vec<usize>, u32) = ((0..at.len()).collect(), 0);
+        loop {
+            open.retain(|place| next[*place].is_some_and(|source| rule.has(source, at[*place])));
+            if open.is_empty() || attempt == TRIES_MAX {
+                open.iter().for_each(|place| next[*place] = None);
+                return Ok(next);
+            }
+            attempt += 1;
+            let nodes: Vec<NodeId> = open.iter().map(|place| at[*place]).collect();
+            let found = self.step(edge_type, &nodes, |place, degree| {
+                draws(open[place]).below(2 * attempt, degree)
+            })?;
+            open.iter().zip(found).for_each(|(place, found)| next[*place] = found);
+        }
     }
 }
 

@@ -222,7 +222,7 @@ pub fn build_every_kind(dir: &Path, nodes: [u64; 3]) {
     build_every_kind_with_rows(dir, nodes, 0);
 }
 
-/// The same, where the first node type has a tensor `x` with rows of so many bytes.
+/// The same, and the first node type has a tensor `x` whose rows take `row_bytes`.
 pub fn build_every_kind_with_rows(dir: &Path, nodes: [u64; 3], row_bytes: u64) {
     let kinds = [
         (0, 0, true, true, true),

@@ -63,7 +63,8 @@ class GraphTask(Task):
         return f"{self.kind} ({self.outputs}), {self.target.loss}"
 
     def _make_head(self) -> torch.nn.Module:
-        return GraphDecoder(self.out_channels, self.outputs, dropout=self.config.dropout)
+        pool: Any = self.config.pool
+        return GraphDecoder(self.out_channels, self.outputs, pool, dropout=self.config.dropout)
 
     def train_loader(self) -> EpochLoader:
         """The batches of training, shuffled."""

@@ -16,6 +16,8 @@ from torch.nn import functional
 from neargraph.exceptions import UnsupportedArgument
 from neargraph.loader.epochs import EpochLoader
 from neargraph.loader.link import LinkNeighborLoader
+from neargraph.loader.neighbor import NeighborLoader
+from neargraph.loader.pinsage import HeldOutEdges, PinSAGELoader
 from neargraph.nn.decoders import DotDecoder, MLPDecoder
 from neargraph.schema import EdgeType
 from neargraph.splits import SPLITS
@@ -23,8 +25,9 @@ from neargraph.store import Store
 
 from ..config import TrainConfig
 from ..holdout import Holdout, TrainingDegrees, collect, edge_blocks, without_edges
-from ..models import embedding_channels
+from ..models import embedding_channels, sampler_of
 from ..objective import Prediction
+from ..ranking import Ranking
 from ..sources import Feed
 from .base import Task, named_type
 
@@ -74,6 +77,7 @@ class LinkTask(Task):
         # By time only the past of a link is sampled, and all of that may be known.
         is_masked = config.strategy is None
         self._masked = [t for t in schema.edge_types if is_masked and self._is_masked(t)]
+        self._walks = sampler_of(config) == "pinsage"
         if self._degrees is not None:
             self._degrees = TrainingDegrees(self._degrees, self._held_out_degrees())
 
@@ -136,18 +140,48 @@ class LinkTask(Task):
         return self._loader(split, "triplet", self.config.eval_negatives, train=False)
 
     def _loader(self, split: str, mode: str, amount: int, *, train: bool) -> EpochLoader:
-        config = self.config
-        pairs: Any = self._links[split]
-        return LinkNeighborLoader(
-            self.store,
-            list(config.fanouts),
-            (self._type.triple, pairs) if self._hetero else pairs,
-            neg_sampling={"mode": mode, "amount": amount},
-            batch_size=config.batch_size,
-            method=config.method,
-            **self._of_times(split),
+        config, pairs = self.config, self._links[split]
+        links: Any = (self._type.triple, pairs) if self._hetero else pairs
+        options = {
             **self._feed.options(train=train),
-        )
+            "batch_size": config.batch_size,
+            "edge_label_index": links,
+            "neg_sampling": {"mode": mode, "amount": amount},
+        }
+        if self._walks:
+            held_out = self._held_out_of_walks()
+            return PinSAGELoader(self.store, list(config.fanouts), held_out=held_out, **options)
+        options |= {"method": config.method, **self._of_times(split)}
+        return LinkNeighborLoader(self.store, list(config.fanouts), **options)
+
+    def _held_out_of_walks(self) -> HeldOutEdges:
+        return HeldOutEdges(self.config.seed, sum(self.config.holdout), self._holdout.symmetric)
+
+    def ranking(self, split: str) -> Ranking | None:
+        """What ranks the links of a split among all nodes; None where there are none."""
+        links = self._links[split]
+        if not links.size(1):
+            return None
+        how: Any = (self._node_loader, self._seed_rows, self.out_channels)
+        return Ranking(self.store, self._type, links.numpy(), self._holdout, *how)
+
+    def _node_loader(self, node_type: str, nodes: Any) -> EpochLoader:
+        """Batches around nodes, or all of a type, in order."""
+        config = self.config
+        options = {**self._feed.options(train=False), "batch_size": config.batch_size}
+        seeds = (node_type, nodes) if self._hetero else nodes
+        if self._walks:
+            held_out = self._held_out_of_walks()
+            fanouts = list(config.fanouts)
+            return PinSAGELoader(self.store, fanouts, seeds, held_out=held_out, **options)
+        options |= {"method": config.method}
+        return NeighborLoader(self.store, list(config.fanouts), seeds, **options)
+
+    def _seed_rows(self, batch: Any, node_type: str) -> Tensor:
+        self._take_out(batch, None)
+        z = self.encoder(batch)
+        rows: Tensor = z if isinstance(z, Tensor) else z[node_type]
+        return rows[: (batch[node_type] if self._hetero else batch).batch_size]
 
     def _of_times(self, split: str) -> dict[str, Any]:
         if self.config.strategy is None:
@@ -238,8 +272,11 @@ class LinkTask(Task):
             times = store.edge_time.cpu().numpy() if "edge_time" in store else None
             sources = source.n_id[store.edge_index[0]].cpu().numpy()
             targets = target.n_id[store.edge_index[1]].cpu().numpy()
-            codes = self._codes(edge_type, sources, targets, times)
-            keep = torch.from_numpy(codes == SPLITS["train"]).to(ends.device)
+            keep = torch.ones(len(sources), dtype=torch.bool, device=ends.device)
+            if not self._walks:
+                # Walks took no held-out edge, and their ends are no edges.
+                codes = self._codes(edge_type, sources, targets, times)
+                keep = torch.from_numpy(codes == SPLITS["train"]).to(ends.device)
             if asked is not None:
                 keep &= ~_among(ends, asked, self._holdout.symmetric)
             columns = {*_EDGE_COLUMNS, *(tensor.name for tensor in edge_type.tensors)}

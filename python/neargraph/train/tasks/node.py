@@ -48,6 +48,9 @@ class NodeTask(Task):
         self.kind, self.outputs = self.target.kind, self.target.outputs
         self.out_channels = self.outputs
         self.missing_labels = facts.missing
+        # The sum of weighted losses has the mean of all nodes as its expectation; this makes it the
+        # mean of what is known in training, as that of other samplers.
+        self._weight = self._owner.num_nodes * facts.columns / max(1, facts.known["train"])
         self._feed = Feed(store, config, self._attrs(resident is not None), resident, device)
 
     def _attrs(self, is_resident: bool) -> Any:
@@ -87,7 +90,7 @@ class NodeTask(Task):
         # ShaDow gives the labels of its roots alone.
         labels = part.y if "root_n_id" in part else part.y[seeds]
         outputs, labels, known = known_rows(self.target, out[seeds], labels)
-        weight = part.node_norm[seeds][known] if "node_norm" in part else None
+        weight = part.node_norm[seeds][known] * self._weight if "node_norm" in part else None
         return Prediction(outputs, labels, weight)
 
     def _places(self, part: Any) -> Tensor | slice:
