@@ -42,8 +42,8 @@ class Layers(torch.nn.Module):
                 x = self.norms[place - 1](x)
             if place:
                 x = functional.elu(x) if self.name == "gat" else x.relu()
-            # Kipf and Welling drop the features of the input as well.
-            if place or self.name == "gcn":
+            # Kipf and Welling drop the features of the input as well, and so do Velickovic et al.
+            if place or self.name in ("gcn", "gat"):
                 x = functional.dropout(x, self.share, self.training)
             x = conv(x, edge_index)
         return x

@@ -1,7 +1,8 @@
 """This project's loaders as users call them, one for each sampler.
 
-Options: `loader` (a key of `LOADERS`), `store`, `backend`, `reading`. Batches are PyG objects with
-their rows; in the mode `train` a model of `tasks.py` learns from them.
+Options: `loader` (a key of `LOADERS`), `store`, `backend`, `reading`, `batches` (those of an epoch,
+where they are around nodes or drawn; all by default). Batches are PyG objects with their rows; in
+the mode `train` a model of `tasks.py` learns from them.
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ def _saint(kind: str, **more: Any) -> Make:
     def make(store: Any, spec: Spec, ids: Any, how: dict[str, Any]) -> Any:
         how = {key: value for key, value in how.items() if key != "shuffle"}
         sampler = getattr(ng, f"GraphSAINT{kind}Sampler")
-        return sampler(store, 6000, num_steps=1000, **more, **how)
+        steps = spec.options.get("batches", 1000)
+        return sampler(store, 6000, num_steps=steps, **more, **how)
 
     return make
 
@@ -119,7 +121,7 @@ class System:
             how["reading"] = options["reading"]
         make = LOADERS[options["loader"]]
         self.make = lambda ids, shuffle: make(self.store, spec, ids, {**how, "shuffle": shuffle})
-        self.ahead = self.make(spec.ids("train"), True)
+        self.ahead = self.make(training_ids(spec), True)
 
     def batches(self, split: str, epoch: int) -> Iterator[Batch]:
         loader = self.ahead if split == "train" else self.make(self.spec.ids(split), False)
@@ -137,6 +139,15 @@ class System:
 
     def stats(self) -> dict[str, Any]:
         return {**figures_of(self.store), "chosen": self.ahead.chosen()}
+
+
+def training_ids(spec: Spec) -> Any:
+    """The training seeds, or as many as the batches of an epoch have."""
+    ids, batches = spec.ids("train"), spec.options.get("batches")
+    if batches is None:
+        return ids
+    wanted = batches * spec.batch_size
+    return ids[:: max(1, len(ids) // wanted)][:wanted]
 
 
 def batch_of(data: Any) -> Batch:

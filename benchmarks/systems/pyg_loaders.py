@@ -1,7 +1,7 @@
 """PyG's loaders with their compiled sampler, everything in memory, one for each sampler.
 
-Options: `loader` (a key of `LOADERS`). What torch-sparse refuses (disjoint and temporal sampling)
-has no peer here.
+Options: `loader` (a key of `LOADERS`), `batches` (those of an epoch). What torch-sparse refuses
+(disjoint and temporal sampling) has no peer here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from torch_sparse import SparseTensor
 
 from ..typed import TYPES, typed_edges
 from .drive import Batch, Spec
-from .loaders import batch_of
+from .loaders import batch_of, training_ids
 from .tasks import learner_of
 
 warnings.filterwarnings("ignore", category=UserWarning)
@@ -136,7 +136,7 @@ class System:
             self.data = _typed(*arrays)
         make = LOADERS[kind]
         self.make = lambda ids, shuffle: make(self.data, spec, ids, shuffle)
-        self.train = self.make(spec.ids("train"), True)
+        self.train = self.make(training_ids(spec), True)
 
     def batches(self, split: str, epoch: int) -> Iterator[Batch]:
         torch.manual_seed(self.spec.seed + epoch)

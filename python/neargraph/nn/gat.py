@@ -16,7 +16,7 @@ from .trim import Hops
 
 
 class GAT(LayeredModel):
-    """GAT with ELU and dropout between layers; each node has a self-loop, as in PyG.
+    """GAT with ELU between layers and dropout before each; each node has a self-loop, as in PyG.
 
     Heads of hidden layers are concatenated (equation 5), those of the last one averaged
     (equation 6).
@@ -26,7 +26,7 @@ class GAT(LayeredModel):
         hidden_channels: Width of the hidden layers, all heads together.
         out_channels: Classes.
         num_layers: Layers; a batch needs that many hops for exact seeds.
-        dropout: Share of hidden units dropped in training.
+        dropout: Share of inputs of each layer dropped in training.
         heads: Attention heads.
         attention_dropout: Share of attention coefficients dropped in training.
         norm: ``"batch"`` for batch normalisation of each hidden layer, as of `LayeredModel`.
@@ -86,6 +86,7 @@ class GAT(LayeredModel):
             num_sampled_nodes: Nodes per hop of the batch, [hops + 1]; turns on trimming.
             num_sampled_edges: Edges per hop of the batch, [hops].
         """
+        x = dropped(x, self.dropout, self.training)
         return self._run(x, edge_index, Hops.of(num_sampled_nodes, num_sampled_edges))
 
     def _between(self, x: Tensor) -> Tensor:

@@ -64,7 +64,9 @@ impl PagePool {
         reserve: impl FnOnce(u64) -> Result<Reservation, BudgetExceeded>,
     ) -> Result<(), BudgetExceeded> {
         let (bytes, charged) = (self.bytes(), self.charged.load(Ordering::Relaxed));
-        if bytes <= charged && charged <= bytes + 4 * STEP_BYTES {
+        // Some room for what comes next, and none where nothing is held: a small budget needs it.
+        let slack = bytes.next_multiple_of(STEP_BYTES).min(4 * STEP_BYTES);
+        if bytes <= charged && charged <= bytes + slack {
             return Ok(());
         }
         let mut charge = self.charge.lock().unwrap_or_else(PoisonError::into_inner);
@@ -287,6 +289,23 @@ mod tests {
             found.insert(number, byte);
         });
         found
+    }
+
+    #[test]
+    fn pages_that_are_gone_leave_the_budget() {
+        let (pool, budget) = (Arc::<PagePool>::default(), ng_types::Budget::new(100 << 20));
+        let settle = || pool.settle(|bytes| budget.reserve(bytes)).expect("settled");
+        let many: Vec<Page> =
+            (0..10).map(|_| Page::new(&pool, vec![0; STEP_BYTES as usize].into())).collect();
+        settle();
+        assert_eq!(budget.used_bytes(), 10 * STEP_BYTES);
+        let one = Page::new(&pool, vec![0; 4096].into());
+        drop(many);
+        settle();
+        assert_eq!(budget.used_bytes(), STEP_BYTES);
+        drop(one);
+        settle();
+        assert_eq!(budget.used_bytes(), 0);
     }
 
     #[test]
