@@ -203,8 +203,8 @@ class Sampler:
         roots: Roots | None = None,
     ) -> None: ...
     def sample(self, seeds: list[tuple[int, Ids]], stream: int) -> MiniBatch: ...
-    def make(self, inputs: Inputs, stream: int) -> MiniBatch:
-        """One batch of all of `inputs`."""
+    def make(self, inputs: Inputs, stream: int, first: int, batch_size: int) -> MiniBatch:
+        """One batch of all of `inputs`, as the part of a global batch that begins at `first`."""
     def trace(self, seeds: Ids, ends: list[int], streams: list[int]) -> Trace: ...
     def walk(
         self,
@@ -298,6 +298,9 @@ class SeedPlan:
 
     def places(self, train_epoch: int, first: int, last: int) -> Ids:
         """Places of this rank's seeds in batches `first` ... `last` - 1, one after the other."""
+
+    def first(self, batch: int) -> int:
+        """The place in global batch `batch` at which this rank's part begins."""
 
     def padding(self, batch: int) -> int:
         """How many seeds at the end of this rank's part of `batch` are repeats that only fill."""

@@ -49,7 +49,7 @@ def hetero(hetero_path: str):
 
 @pytest.fixture(scope="session")
 def shop_graph() -> Graph:
-    return shop()
+    return shop(both_timed=True)
 
 
 @pytest.fixture(scope="session")

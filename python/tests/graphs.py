@@ -134,9 +134,9 @@ def heterogeneous(seed: int = 2) -> Graph:
     )
 
 
-def shop(seed: int = 4) -> Graph:
+def shop(seed: int = 4, *, both_timed: bool = False) -> Graph:
     """Users and items that are joined in both directions; items alone have times of nodes, and the
-    edges of one direction times of their own."""
+    edges of one direction, or of both, times of their own."""
     rng = np.random.default_rng(seed)
     users, items, count = 40, 25, 240
     pairs = np.unique(
@@ -157,7 +157,7 @@ def shop(seed: int = 4) -> Graph:
     attr = rng.standard_normal((len(who), 2)).astype(np.float32)
     edges = {
         ("user", "buys", "item"): edges_of([who, what], tensors={"edge_attr": attr}, times=times),
-        ("item", "rev_buys", "user"): edges_of([what, who]),
+        ("item", "rev_buys", "user"): edges_of([what, who], times=times if both_timed else None),
     }
     return Graph(nodes, edges)
 

@@ -134,6 +134,37 @@ def test_what_has_no_clusters_is_said_by_name(homo, hetero):
             loader_of(homo).nodes(part)
 
 
+def test_numbers_of_parts_and_padding_that_are_not_valid_are_said(homo):
+    for given, named in (
+        ({"num_parts": 2.5}, "num_parts must be a whole number"),
+        ({"num_parts": "4"}, "num_parts must be a whole number"),
+        ({"num_parts": 4, "pad": True}, "pad=True would repeat nodes"),
+    ):
+        with pytest.raises(ValueError, match=named) as caught:
+            ng.ClusterLoader(homo, **given)
+        assert "\n" not in str(caught.value)
+
+
+def test_a_state_belongs_to_its_parts(homo):
+    def loader(parts):
+        return ng.ClusterLoader(homo, 3, partition=parts)
+
+    state = loader(np.arange(300) % 3).state_dict()
+    loader(np.arange(300) % 3).load_state_dict(state)
+    for other in (np.arange(300) // 100, (np.arange(300) + 1) % 3, "order"):
+        with pytest.raises(ng.StateMismatch, match="part"):
+            loader(other).load_state_dict(state)
+
+
+def test_a_state_belongs_to_the_parts_that_metis_made(homo, monkeypatch):
+    made = [np.arange(300) % 3, np.arange(300) % 3, np.arange(300) // 100]
+    monkeypatch.setattr("neargraph.loader.cluster.metis_parts", lambda *_: made.pop(0))
+    first, same, other = (ng.ClusterLoader(homo, 3, partition="metis") for _ in range(3))
+    same.load_state_dict(first.state_dict())
+    with pytest.raises(ng.StateMismatch, match="parts"):
+        other.load_state_dict(first.state_dict())
+
+
 def test_ranks_share_the_clusters_of_every_batch(homo, homo_graph):
     whole, ranks = loader_of(homo), [loader_of(homo, rank=r, world_size=2) for r in range(2)]
     assert [len(loader) for loader in ranks] == [4, 4]

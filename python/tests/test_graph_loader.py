@@ -140,6 +140,125 @@ def test_what_is_not_a_store_of_graphs_is_refused(store, homo, tmp_path):
             ng.GraphLoader(store, graphs=given)
 
 
+@pytest.mark.parametrize("more", [{}, {"reading": "scan"}, {"num_workers": 1}], ids=str)
+def test_copies_of_a_graph_in_one_batch_have_edges_of_their_own(raw, store, more):
+    for chosen in ([2, 2], [4, 2, 4, 2, 4], [0, 1, 2, 0]):
+        (batch,) = ng.GraphLoader(store, 5, chosen, **more)
+        check(batch, Batch.from_data_list([raw[0][at] for at in chosen]))
+        ends = store.snapshot().features(None, batch.n_id.numpy(), "graph_id")
+        assert np.array_equal(
+            np.asarray(ends).reshape(-1), np.repeat(chosen, np.array(SIZES)[chosen])
+        )
+
+
+def test_graphs_that_fill_a_batch_of_ranks_are_counted(raw, store):
+    for chosen, size in (([0], 4), (None, 4), (None, 6)):
+        seen, repeats = [], 0
+        for rank in range(2):
+            for batch in ng.GraphLoader(store, size, chosen, rank=rank, world_size=2):
+                check(batch, Batch.from_data_list([raw[0][at] for at in batch.graph_id]))
+                padding = batch.num_padding if "num_padding" in batch else 0
+                seen += batch.graph_id[: len(batch.graph_id) - padding].tolist()
+                repeats += padding
+        assert sorted(seen) == (chosen or list(range(7)))
+        assert repeats > 0
+
+
+def small(path, ids, nodes=None, edges=None, ends=((0, 1, 2, 3), (1, 0, 3, 4)), **more):
+    """A store of five nodes with the graphs `ids`."""
+    nodes = Nodes(5, {"graph_id": np.array(ids), **(nodes or {})})
+    graph = Graph({"node": nodes}, {PLAIN: edges_of(ends, tensors=edges or {}, **more)})
+    return ng.open(graph.write(path), memory="64MB")
+
+
+def test_deleted_nodes_are_in_no_batch(tmp_path):
+    ids = torch.tensor([0, 0, 1, 1, 1, 2])
+    data = Data(
+        x=torch.arange(6.0).view(-1, 1),
+        edge_index=torch.tensor([[0, 1, 2, 3, 4], [1, 0, 3, 4, 2]]),
+        graph_id=ids,
+        graph_y=ids * 10,
+    )
+    ng.from_pyg(data, tmp_path / "g.ng", reverse=True)
+    with ng.open(tmp_path / "g.ng", memory="64MB") as store:
+        with store.write() as batch:
+            for node in (2, 5):
+                batch.delete_node(None, node)
+        loader = ng.GraphLoader(store, 2)
+        assert loader.num_graphs == 2
+        for more in ({}, {"num_workers": 1}, {"graphs": [0, 1]}):
+            (batch,) = ng.GraphLoader(store, 2, **more)
+            assert batch.n_id.tolist() == [0, 1, 3, 4]
+            assert batch.x.view(-1).tolist() == [0, 1, 3, 4]
+            assert batch.batch.tolist() == [0, 0, 1, 1]
+            assert batch.ptr.tolist() == [0, 2, 4]
+            assert batch.y.tolist() == [0, 10]
+            assert batch.graph_id.tolist() == [0, 1]
+            assert sorted(batch.edge_index.T.tolist()) == [[0, 1], [1, 0], [2, 3]]
+        with pytest.raises(ng.UnsupportedArgument, match="all nodes of graph 2 were deleted"):
+            ng.GraphLoader(store, graphs=[1, 2])
+
+
+def test_only_node_tensors_with_the_prefix_and_masks_are_of_graphs(tmp_path):
+    ids, rows = [0, 0, 1, 1, 1], np.arange(5)
+    with small(
+        tmp_path / "a.ng", ids, {"train": rows, "graph_y": rows}, {"graph_kind": rows[:4]}
+    ) as s:
+        (batch,) = ng.GraphLoader(s, 2)
+        assert batch.train.tolist() == rows.tolist()
+        assert batch.y.tolist() == [0, 2]
+        assert sorted(batch.graph_kind.tolist()) == [0, 1, 2, 3]
+        assert "kind" not in batch
+    split = {"split_0": np.array([1, 1, 2, 2, 2], np.uint8), "train": rows}
+    with small(tmp_path / "b.ng", ids, split) as s:
+        (batch,) = ng.GraphLoader(s, 2)
+        assert batch.train_mask.tolist() == [True, False]
+        assert batch.train.tolist() == rows.tolist()
+
+
+@pytest.mark.parametrize(
+    ("nodes", "edges", "named"),
+    [
+        (("y", "graph_y"), (), "'graph_y' is 'y'"),
+        (("graph_w",), ("w",), "'graph_w' is 'w'"),
+        (("graph_edge_index",), (), "'edge_index'"),
+        (("graph_n_id",), (), "'n_id'"),
+        (("graph_graph_id",), (), "'graph_id'"),
+        (("batch",), (), "'batch'"),
+        (("w",), ("w",), "'w'"),
+        ((), ("graph_id",), "'graph_id'"),
+    ],
+    ids=str,
+)
+def test_tensors_of_one_name_in_a_batch_are_refused(tmp_path, nodes, edges, named):
+    ids, rows = [0, 0, 1, 1, 1], np.arange(5)
+    tensors = dict.fromkeys(nodes, rows), dict.fromkeys(edges, rows[:4])
+    with small(tmp_path / "g.ng", ids, *tensors) as store:
+        with pytest.raises(ng.UnsupportedArgument, match=named) as caught:
+            ng.GraphLoader(store, 2)
+        assert "\n" not in str(caught.value)
+        (batch,) = ng.GraphLoader(store, 2, attrs=[])
+        assert batch.graph_id.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("ids", "named"),
+    [
+        ([-1, -1, 0, 0, 1], "node 0 belongs to graph -1.*from 0"),
+        ([-1, 0, 0, 1, 1], "node 0 belongs to graph -1.*from 0"),
+        ([[0, 0], [0, 0], [0, 1], [1, 1], [1, 1]], r"one int64.*\[2\]"),
+        (np.array([0, 0, 1, 1, np.nan], np.float32), "one int64.*f32"),
+        (np.array([0, 0, 1, 1, 1], np.uint8), "one int64.*u8"),
+    ],
+    ids=str,
+)
+def test_numbers_of_graphs_are_int64_from_0_on(tmp_path, ids, named):
+    with small(tmp_path / "g.ng", ids) as store:
+        with pytest.raises(ng.UnsupportedArgument, match=named) as caught:
+            ng.GraphLoader(store, 2)
+        assert "\n" not in str(caught.value)
+
+
 @pytest.mark.parametrize("name", ["MUTAG", "ENZYMES"])
 def test_a_real_set_has_the_batches_of_pygs_loader(tmp_path, name):
     folder = data("tudataset", name)
@@ -164,13 +283,13 @@ def test_a_real_set_has_the_batches_of_pygs_loader(tmp_path, name):
         # PyG counts classes from 0.
         assert torch.equal(labels.unique(return_inverse=True)[1], ys)
         for batch, expected in zip(batches, DataLoader(graphs, 32), strict=True):
-            for name in ("edge_index", "batch", "ptr"):
-                assert torch.equal(batch[name], expected[name]), name
-            wide = batch.x.size(1) if "x" in batch else 0
-            if wide:
-                assert torch.equal(batch.x, expected.x[:, :wide])
-            # PyG makes columns of 0 and 1 of labels, from the smallest on.
-            assert torch.equal(batch.node_label - least, expected.x[:, wide:].argmax(1))
+            for part in ("edge_index", "batch", "ptr"):
+                assert torch.equal(batch[part], expected[part]), part
+            # PyG makes columns of 0 and 1 of labels, from the smallest on, behind attributes.
+            wide = batch.x.size(1)
+            assert torch.equal(batch.x, expected.x[:, :wide])
+            coded = expected.x[:, wide:] if name == "ENZYMES" else expected.x
+            assert torch.equal(batch.node_label - least, coded.argmax(1))
             if "edge_label" in batch:
                 assert torch.equal(batch.edge_label, expected.edge_attr.argmax(1))
             assert batch.num_graphs == expected.num_graphs

@@ -144,6 +144,8 @@ def test_an_input_id_is_given_back(shop_store):
         ({"num_samples": [1.5]}, "1.5"),
         ({"num_samples": {"user": [1], "item": [1, 2]}}, "num_samples"),
         ({"num_samples": {"shop": [1]}}, "shop"),
+        ({"num_samples": [None]}, "num_samples holds counts from 0 on, got None"),
+        ({"num_samples": ["a"]}, "num_samples holds counts from 0 on, got 'a'"),
         ({"input_id": [1]}, "input_id"),
         ({"replace": True}, "replace"),
         ({"layout": "direct"}, "layout"),

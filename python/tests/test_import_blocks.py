@@ -49,6 +49,7 @@ def test_a_tu_set_becomes_one_block_diagonal_graph(name, tmp_path):
     if name == "MUTAG":
         edges.edge_ids = np.arange(len(adjacency))
         edges.tensors["edge_label"] = table(folder, name, "edge_labels", np.int64)
+        tensors["x"] = np.eye(7, dtype=np.float32)[tensors["node_label"]]
     else:
         values = table(folder, name, "node_attributes", np.float32)
         tensors["x"] = values.reshape(len(graph), -1)

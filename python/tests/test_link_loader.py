@@ -2,17 +2,18 @@
 
 import numpy as np
 import pytest
-from graphs import Edges, Graph, Nodes, edges_of
+from graphs import Edges, Graph, Nodes, edges_of, shop
 from sampled import PLAIN, all_entries, epoch_of, kinds, stores_of, temporal_graph
 
 import neargraph as ng
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("torch_geometric")
+from torch_geometric.data import Data  # noqa: E402
 from torch_geometric.loader import LinkNeighborLoader as PygLoader  # noqa: E402
 from torch_geometric.sampler import NegativeSampling  # noqa: E402
 
-BUYS = ("user", "buys", "item")
+BUYS, SOLD = ("user", "buys", "item"), ("item", "rev_buys", "user")
 
 
 def links_of(batch, triple=None):
@@ -425,6 +426,22 @@ def test_negatives_by_time_may_become_edges_later(tmp_path):
             next(iter(late))
 
 
+def test_links_whose_other_direction_has_no_times_are_refused(tmp_path):
+    with ng.open(shop().write(tmp_path / "shop.ng"), memory="64MB") as store:
+        how = {"time_attr": "edge_time"}
+        for given in (BUYS, (BUYS, [[0], [1]])):
+            more = {} if given == BUYS else {"edge_label_time": [9]}
+            with pytest.raises(ng.UnsupportedArgument, match=r"rev_buys.*own sample") as caught:
+                ng.LinkNeighborLoader(store, [2], given, **how, **more)
+            assert "\n" not in str(caught.value)
+        # What is not sampled shows nothing.
+        fanouts = {BUYS: [-1, -1], SOLD: [0, 0]}
+        for batch in ng.LinkNeighborLoader(store, fanouts, BUYS, batch_size=9, **how):
+            assert batch[SOLD].num_edges == 0
+        with pytest.raises(ng.UnsupportedArgument, match="have none; give edge_label_time"):
+            ng.LinkNeighborLoader(store, fanouts, SOLD, **how)
+
+
 @pytest.mark.parametrize(
     ("given", "named"),
     [
@@ -438,6 +455,9 @@ def test_negatives_by_time_may_become_edges_later(tmp_path):
         ({"edge_label_index": "sells"}, "sells"),
         ({"edge_label": [1, 2]}, "edge_label"),
         ({"edge_label": 1}, "edge_label"),
+        ({"edge_label": ["a", "b"]}, "edge_label holds numbers"),
+        ({"edge_label": [None] * 1500}, "edge_label holds numbers"),
+        ({"sampler": [1]}, "edge_label_index="),
         ({"edge_label": [1] * 1500, "neg_sampling": "triplet"}, "edge_label"),
         ({"edge_label_time": [1] * 1500}, "edge_label_time"),
         ({"input_id": [1, 2]}, "input_id"),
@@ -458,4 +478,65 @@ def test_negatives_by_time_may_become_edges_later(tmp_path):
 def test_arguments_without_meaning_are_refused(homo, given, named):
     with pytest.raises((ValueError, TypeError, ng.NeargraphError), match=named) as caught:
         list(ng.LinkNeighborLoader(homo, [2], **given))
-    assert str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_ends_are_drawn_among_the_nodes_that_are_not_later_than_the_link(tmp_path):
+    count = 1000
+    data = Data(num_nodes=count, time=torch.arange(count))
+    data.edge_index = torch.stack([torch.arange(count - 1), torch.arange(1, count)])
+    ng.from_pyg(data, tmp_path / "chain.ng")
+    with ng.open(tmp_path / "chain.ng", memory="64MB") as store:
+        # A link of time t has t + 1 ends at most; one of time 1 has no pair that is no edge.
+        links = data.edge_index[:, 2:]
+        loader = ng.LinkNeighborLoader(
+            store,
+            [2],
+            links,
+            edge_label_time=links[1],
+            time_attr="time",
+            neg_sampling="binary",
+            batch_size=64,
+        )
+        drawn = 0
+        for batch in loader:
+            ends = batch.n_id[batch.edge_label_index][:, batch.edge_label == 0]
+            times = batch.edge_label_time[batch.edge_label == 0]
+            assert (ends <= times).all()
+            assert (ends[1] != ends[0] + 1).all()
+            drawn += ends.size(1)
+        assert drawn == links.size(1)
+
+
+@pytest.mark.parametrize("mode", ["binary", "triplet"])
+def test_ranks_draw_negative_links_of_their_own(tmp_path, mode):
+    rng = np.random.default_rng(4)
+    print("seed 4")
+    edges = torch.from_numpy(np.unique(rng.integers(0, 500, (2, 900)), axis=1))[:, :768]
+    ng.from_pyg(Data(num_nodes=500, edge_index=edges), tmp_path / "g.ng")
+    with ng.open(tmp_path / "g.ng", memory="64MB") as store:
+
+        def negatives(rank, ranks, **more):
+            loader = ng.LinkNeighborLoader(
+                *(store, [2], edges),
+                neg_sampling=mode,
+                batch_size=64,
+                rank=rank,
+                world_size=ranks,
+                **more,
+            )
+            found = []
+            for batch in loader:
+                if mode == "binary":
+                    found.append(batch.n_id[batch.edge_label_index][:, batch.edge_label == 0].T)
+                else:
+                    found.append(batch.n_id[batch.dst_neg_index])
+            return found
+
+        whole = negatives(0, 1)
+        parts = list(zip(negatives(0, 2), negatives(1, 2), strict=True))
+        assert len(parts) == len(whole)
+        for one, both in zip(whole, parts, strict=True):
+            assert torch.equal(one, torch.cat(both))
+        for thread, process in zip(negatives(1, 2), negatives(1, 2, num_workers=1), strict=True):
+            assert torch.equal(thread, process)

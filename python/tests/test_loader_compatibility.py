@@ -219,7 +219,8 @@ def link_subgraph_type(one, several):
 
 
 @cell(
-    "NeighborLoader without neighbor_sampler", "refused: give neighbor_sampler=store.sampler(...)"
+    "NeighborLoader without neighbor_sampler",
+    "refused by PyG, which expects Data: give neighbor_sampler=store.sampler(...)",
 )
 def without_sampler(one, _):
     with pytest.raises(ValueError, match="Expected a 'Data'"):

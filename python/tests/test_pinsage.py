@@ -9,6 +9,7 @@ import neargraph as ng
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("torch_geometric")
+from neargraph.loader.pinsage import HeldOutEdges  # noqa: E402
 
 BUYS, SOLD = ("user", "buys", "item"), ("item", "rev_buys", "user")
 
@@ -149,6 +150,23 @@ def test_state_reading_and_processes(shop_store):
         make(shop_store, shuffle=True, seed=2, num_walks=3).load_state_dict(loader.state_dict())
 
 
+def test_named_tensors_of_the_seeds_are_read(shop_store):
+    for attrs in (["x"], ["x", "born"], {"item": ["x"]}, [], None):
+        batch = next(iter(make(shop_store, attrs=attrs)))
+        wanted = (
+            {"x", "born"}
+            if attrs is None
+            else {*(attrs.get("item", ()) if isinstance(attrs, dict) else attrs)}
+        )
+        assert {"x", "born"} & set(batch.keys()) == wanted
+
+
+@pytest.mark.parametrize("percent", [float("nan"), -1, 101, "a", None])
+def test_percentages_that_hold_nothing_out_are_refused(percent):
+    with pytest.raises(ValueError, match="percent must be a number from 0 to 100"):
+        HeldOutEdges(0, percent, True)
+
+
 @pytest.mark.parametrize(
     ("given", "named"),
     [
@@ -157,6 +175,15 @@ def test_state_reading_and_processes(shop_store):
         ({"num_walks": 0}, "num_walks"),
         ({"walk_length": 0}, "walk_length"),
         ({"restart": 1.0}, "restart"),
+        ({"restart": "x"}, "restart is a chance.*'x'"),
+        ({"restart": float("nan")}, "restart is a chance"),
+        ({"num_walks": 2**33}, "num_walks must be"),
+        ({"num_walks": None}, "num_walks must be"),
+        ({"walk_length": 2**40}, "walk_length must be"),
+        ({"num_neighbors": [2**40]}, "num_neighbors must be"),
+        ({"attrs": ["x", "edge_attr"]}, "'edge_attr', a tensor of"),
+        ({"attrs": {"user": ["x"], "item": ["x"]}}, "'x', a tensor of 'user'"),
+        ({"sampler": [1]}, "input_nodes="),
         ({"restart": -0.1}, "restart"),
         ({"path": [BUYS]}, "a walk stands"),
         ({"path": [SOLD, BUYS]}, "user"),

@@ -71,11 +71,30 @@ def test_ranks_share_every_part(homo):
     assert sorted(itertools.chain(*parts[0], *parts[1])) == list(range(300))
 
 
+def test_ranks_repeat_no_node_and_have_the_edges_of_their_shares(homo, homo_graph):
+    edges = homo_graph.edges[PLAIN]
+    # 7 parts of 43 nodes would be 44 for two ranks: six of these, and 36 nodes that are left out.
+    ranks = [ng.RandomNodeLoader(homo, 7, rank=r, world_size=2) for r in range(2)]
+    batches = [batch for rank in ranks for batch in rank]
+    assert [len(batch.n_id) for batch in batches] == [22] * 12
+    assert sorted(torch.cat([b.n_id for b in batches]).tolist()) == list(range(264))
+    for batch in batches:
+        inside = np.isin(edges.sources, batch.n_id) & np.isin(edges.destinations, batch.n_id)
+        assert sorted(batch.e_id.tolist()) == np.flatnonzero(inside).tolist()
+        assert "num_padding" not in batch
+    assert len(ng.RandomNodeLoader(homo, 299)) == 150
+
+
 @pytest.mark.parametrize(
     ("given", "named"),
     [
         ({"num_parts": 0}, "num_parts"),
         ({"num_parts": 301}, "num_parts"),
+        ({"num_parts": "4"}, "num_parts must be a whole number"),
+        ({"num_parts": 2.5}, "num_parts must be a whole number"),
+        ({"num_parts": None}, "num_parts must be a whole number"),
+        ({"num_parts": 2, "pad": True}, "pad=True would repeat nodes"),
+        ({"num_parts": 2, "sampler": [1]}, "leave it out"),
         ({"num_parts": 2, "batch_size": 5}, "batch_size"),
         ({"num_parts": 2, "input_nodes": "train"}, "input_nodes"),
         ({"num_parts": 2, "layout": "direct"}, "layout"),

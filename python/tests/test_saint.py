@@ -16,6 +16,8 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("torch_geometric")
 from torch_geometric.data import Data  # noqa: E402
 
+from neargraph.loader import norms as norms_module  # noqa: E402
+
 
 def small(seed=1, num_nodes=7, num_edges=14):
     """A small graph without parallel edges; its last node has no edges."""
@@ -255,6 +257,77 @@ def test_counts_are_kept_used_again_and_refused_where_they_are_damaged(large, tm
         SAMPLERS["nodes"](store, **how, seed=1)
 
 
+def test_processes_that_count_the_same_share_one_folder(large, tmp_path, monkeypatch):
+    """The last one finds what the first one left, whichever was there when it began."""
+    store, _ = large
+    how = {"num_steps": 2, "sample_coverage": 2, "log": False, "seed": 1}
+    alone = epoch_of(SAMPLERS["nodes"](store, **how, save_dir=str(tmp_path / "alone")))
+    shared, found = str(tmp_path / "shared"), []
+
+    def counted(*args):
+        norms = count(*args)
+        if not found:
+            found.append(None)
+            found[0] = epoch_of(SAMPLERS["nodes"](store, **how, save_dir=shared))
+        return norms
+
+    count = norms_module._count
+    monkeypatch.setattr(norms_module, "_count", counted)
+    assert epoch_of(SAMPLERS["nodes"](store, **how, save_dir=shared)) == found[0] == alone
+    (kept,) = (tmp_path / "shared").iterdir()
+    assert kept.name.startswith("saint-")
+
+
+def test_other_numbers_of_steps_have_counts_of_their_own(large, tmp_path):
+    store, _ = large
+    for steps in (2, 3):
+        how = {"num_steps": steps, "sample_coverage": 2, "log": False}
+        kept = SAMPLERS["nodes"](store, **how, save_dir=str(tmp_path))
+        without = SAMPLERS["nodes"](store, **how)
+        assert epoch_of(kept) == epoch_of(without)
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.parametrize("form", ["pyg", "paper"])
+def test_deleted_nodes_are_not_divided_by(tmp_path, form):
+    ring = torch.stack([torch.arange(20), torch.arange(20).roll(1)])
+    ng.from_pyg(Data(edge_index=ring, num_nodes=20), tmp_path / "ring.ng", reverse=True)
+    with ng.open(tmp_path / "ring.ng", memory="64MB") as store:
+        with store.write() as batch:
+            for node in range(10):
+                batch.delete_node(None, node)
+        loader = ng.GraphSAINTRandomWalkSampler(
+            store, 5, 1, 10, sample_coverage=400, log=False, norms=form
+        )
+        collator = loader._source.collator
+        seen = torch.cat([batch.n_id for batch in loader])
+        assert set(seen.tolist()) == set(range(10, 20))
+        # A node is in a share of the batches; 10 nodes times that share make its coefficient.
+        norms, counts = collator.norms, collator.norms.nodes[10:].astype(float)
+        assert 400 * 10 <= counts.sum() < 420 * 10
+        for batch in loader:
+            node = batch.n_id.numpy() - 10
+            expected = norms.num_samples / (counts[node] + (form == "paper")) / 10
+            assert np.allclose(batch.node_norm, expected)
+
+
+def test_a_state_belongs_to_its_coefficients(large):
+    store, _ = large
+
+    def make(**more):
+        return SAMPLERS["nodes"](store, num_steps=2, log=False, **more)
+
+    plain, pyg = make(), make(sample_coverage=2)
+    paper = make(sample_coverage=2, norms="paper")
+    for saved, other in ((pyg, plain), (plain, pyg), (pyg, make(sample_coverage=9))):
+        with pytest.raises(ng.StateMismatch, match="sample_coverage"):
+            other.load_state_dict(saved.state_dict())
+    for saved, other in ((pyg, paper), (paper, pyg)):
+        with pytest.raises(ng.StateMismatch, match="norms"):
+            other.load_state_dict(saved.state_dict())
+    make(sample_coverage=2).load_state_dict(pyg.state_dict())
+
+
 def test_counts_without_a_folder_leave_nothing_behind(large):
     store, _ = large
     folder = Path(store.path).parent
@@ -281,6 +354,20 @@ def test_state_reading_ranks_and_processes(large, kind):
     assert [len(rank) for rank in ranks] == [6, 6]
     parts = [[b.n_id.tolist() for b in rank] for rank in ranks]
     assert all(one != two for one, two in zip(*parts, strict=True))
+    for rank in range(2):
+        loader = SAMPLERS[kind](store, **how, rank=rank, world_size=2, num_workers=1)
+        assert [b.n_id.tolist() for b in loader] == parts[rank]
+
+
+@pytest.mark.parametrize("kind", SAMPLERS)
+def test_more_draws_than_memory_holds_are_refused_before_any_of_them(large, kind):
+    makes = {
+        "nodes": lambda store: ng.GraphSAINTNodeSampler(store, 2**40),
+        "edges": lambda store: ng.GraphSAINTEdgeSampler(store, 2**40),
+        "walks": lambda store: ng.GraphSAINTRandomWalkSampler(store, 2**40, 2),
+    }
+    with pytest.raises(ng.BudgetTooSmall):
+        next(iter(makes[kind](large[0])))
 
 
 def test_what_a_store_lacks_is_said_in_one_line(homo, hetero, large, tmp_path):
@@ -295,6 +382,20 @@ def test_what_a_store_lacks_is_said_in_one_line(homo, hetero, large, tmp_path):
             (lambda: ng.GraphSAINTNodeSampler(homo, 5, num_steps=0), "num_steps"),
             (lambda: ng.GraphSAINTNodeSampler(homo, 5, sample_coverage=-1), "sample_coverage"),
             (lambda: ng.GraphSAINTRandomWalkSampler(homo, 5, 0), "walk_length"),
+            (lambda: ng.GraphSAINTRandomWalkSampler(homo, 5, 2**40), "walk_length"),
+            (lambda: ng.GraphSAINTNodeSampler(homo, 2**70), "batch_size"),
+            (lambda: ng.GraphSAINTNodeSampler(homo, None), "batch_size"),
+            (lambda: ng.GraphSAINTNodeSampler(homo, 5, sampler=[1]), "leave it out"),
+            (
+                lambda: ng.GraphSAINTNodeSampler(homo, 5, sample_coverage=1, save_dir=__file__),
+                "save_dir.*file",
+            ),
+            (
+                lambda: ng.GraphSAINTNodeSampler(
+                    homo, 5, sample_coverage=1, save_dir=f"{__file__}/a"
+                ),
+                "save_dir.*file",
+            ),
             (lambda: ng.GraphSAINTNodeSampler(homo, 5, shuffle=True), "shuffle"),
             (lambda: ng.GraphSAINTNodeSampler(homo, 5, drop_last=True), "drop_last"),
             (lambda: ng.GraphSAINTNodeSampler(homo, 5, input_nodes="train"), "input_nodes"),

@@ -79,6 +79,18 @@ def test_state_reading_and_processes(homo):
         make(homo, shuffle=True, seed=2, depth=1).load_state_dict(loader.state_dict())
 
 
+def test_roots_that_fill_a_batch_of_ranks_are_counted(homo):
+    seen, repeats = [], 0
+    for rank in range(2):
+        for batch in make(homo, node_idx=[4, 5, 6], batch_size=2, rank=rank, world_size=2):
+            padding = batch.num_padding if "num_padding" in batch else 0
+            roots = batch.n_id[batch.root_n_id].tolist()
+            seen += roots[: len(roots) - padding]
+            repeats += padding
+    assert sorted(seen) == [4, 5, 6]
+    assert repeats == 1
+
+
 def test_sparse_rows_are_those_of_dense_batches(tmp_path):
     rng = np.random.default_rng(3)
     x = np.where(rng.random((900, 700)) < 0.02, rng.random((900, 700)), 0).astype(np.float32)
@@ -104,6 +116,8 @@ def test_sparse_rows_are_those_of_dense_batches(tmp_path):
         ({"node_idx": [300]}, "300"),
         ({"input_nodes": [1]}, "input_nodes"),
         ({"layout": "direct"}, "layout"),
+        ({"depth": None}, "depth"),
+        ({"sampler": [1]}, "node_idx="),
     ],
     ids=str,
 )

@@ -99,8 +99,17 @@ def test_a_bidirectional_subgraph_has_pygs_edges(homo, homo_graph, disjoint):
         assert "num_sampled_edges" not in batch
 
 
+def times_by_pair(graph):
+    """The time of the one edge from a user to an item."""
+    edges = graph.edges[BUYS]
+    pairs = zip(edges.sources.tolist(), edges.destinations.tolist(), strict=True)
+    return dict(zip(pairs, edges.times.tolist(), strict=True))
+
+
 @pytest.mark.parametrize("disjoint", [False, True])
-def test_types_that_are_each_others_reverse_have_the_edges_of_both(shop_store, disjoint):
+def test_types_that_are_each_others_reverse_have_the_edges_of_both(
+    shop_store, shop_graph, disjoint
+):
     how = {"batch_size": 6, "disjoint": disjoint, "attrs": ["x"]}
     loader = ng.NeighborLoader(
         shop_store, [2, 2], ("item", None), subgraph_type="bidirectional", **how
@@ -114,7 +123,12 @@ def test_types_that_are_each_others_reverse_have_the_edges_of_both(shop_store, d
         assert sorted(zip(*batch[SOLD].edge_index.tolist()[::-1], strict=True)) == wanted
         # Ids of one edge type say nothing of edges of the other.
         assert "e_id" not in batch[BUYS]
-        assert "edge_time" not in batch[BUYS]
+        known = times_by_pair(shop_graph)
+        for triple, step in ((BUYS, 1), (SOLD, -1)):
+            users, items = (batch[name].n_id for name in ("user", "item"))
+            user, item = batch[triple].edge_index.flip(0) if step < 0 else batch[triple].edge_index
+            ends = zip(users[user].tolist(), items[item].tolist(), strict=True)
+            assert batch[triple].edge_time.tolist() == [known[pair] for pair in ends]
 
 
 def test_tensors_of_edges_that_come_from_another_type_are_refused(shop_store):
@@ -125,6 +139,61 @@ def test_tensors_of_edges_that_come_from_another_type_are_refused(shop_store):
 def test_types_without_a_reverse_are_refused(hetero):
     with pytest.raises(ng.UnsupportedArgument, match="the other way"):
         ng.NeighborLoader(hetero, [2], "paper", subgraph_type="bidirectional", attrs=["x"])
+
+
+def typed(path, **edges):
+    """A store of three users and three items with edge types by relation; those with ``rev`` or
+    ``sold`` in their names lead from items to users."""
+    ends = {False: ("user", "item"), True: ("item", "user")}
+    types = {}
+    for relation, (pairs, more) in edges.items():
+        source, destination = ends["rev" in relation or "sold" in relation]
+        types[source, relation, destination] = edges_of(pairs, **more)
+    graph = Graph({"user": Nodes(3), "item": Nodes(3)}, types)
+    return ng.open(graph.write(path), memory="64MB")
+
+
+def test_the_reverse_of_another_type_is_not_taken(tmp_path):
+    pair, others = ([[0], [0]], {}), ([[1, 2], [0, 0]], {})
+    how = {"subgraph_type": "bidirectional"}
+    with typed(tmp_path / "a.ng", buys=pair, likes=others, rev_buys=pair) as store:
+        with pytest.raises(ng.UnsupportedArgument, match=r"rev_likes.*give it fanouts") as caught:
+            ng.NeighborLoader(store, [-1, -1], ("user", [0]), **how)
+        assert "'rev_buys', 'user') is the other direction of ('user', 'buys'" in str(caught.value)
+    # A type of any name serves where it is the only one, and nobody else's.
+    with typed(tmp_path / "b.ng", buys=pair, sold=pair) as store:
+        (batch,) = ng.NeighborLoader(store, [-1], ("item", [0]), **how)
+        assert batch["item", "sold", "user"].edge_index.tolist() == [[0], [0]]
+    both = {"likes": others, "rev_likes": ([[0, 0], [1, 2]], {})}
+    with typed(tmp_path / "c.ng", buys=pair, rev_buys=pair, **both) as store:
+        (batch,) = ng.NeighborLoader(store, [-1], ("item", [0]), **how)
+        assert batch["item", "rev_buys", "user"].num_edges == 1
+        assert batch["item", "rev_likes", "user"].num_edges == 2
+    with (
+        typed(tmp_path / "d.ng", buys=pair, likes=others, sold=pair) as store,
+        pytest.raises(ng.UnsupportedArgument, match="2 from 'user' to 'item'"),
+    ):
+        ng.NeighborLoader(store, [-1], ("item", [0]), **how)
+    edges = {("item", "buys", "user"): edges_of(others[0]), BUYS: edges_of(pair[0])}
+    edges[SOLD] = edges_of(pair[0])
+    path = Graph({"user": Nodes(3), "item": Nodes(3)}, edges).write(tmp_path / "e.ng")
+    with (
+        ng.open(path, memory="64MB") as store,
+        pytest.raises(ng.UnsupportedArgument, match="is the other direction of"),
+    ):
+        ng.NeighborLoader(store, [-1], ("item", [0]), **how)
+
+
+@pytest.mark.parametrize("kept", ["times", "weights"])
+@pytest.mark.parametrize("only", ["buys", "rev_buys"])
+def test_times_and_weights_of_one_direction_alone_are_refused(tmp_path, kept, only):
+    column = np.array([5]) if kept == "times" else np.array([0.5], np.float32)
+    more = {name: {kept: column} if name == only else {} for name in ("buys", "rev_buys")}
+    with typed(tmp_path / "s.ng", **{name: ([[0], [0]], how) for name, how in more.items()}) as s:
+        assert len(list(ng.NeighborLoader(s, [-1], ("item", [0])))) == 1
+        with pytest.raises(ng.UnsupportedArgument, match=rf"'{only}'.*have {kept}") as caught:
+            ng.NeighborLoader(s, [-1], ("item", [0]), subgraph_type="bidirectional")
+        assert "\n" not in str(caught.value)
 
 
 def test_parallel_edges_and_loops_are_all_in_an_induced_subgraph(tmp_path):

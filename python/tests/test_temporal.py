@@ -12,6 +12,7 @@ from neargraph.importers import ImportOptions, plan_source, run_import
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("torch_geometric")
+from torch_geometric.data import Data  # noqa: E402
 
 BUYS, SOLD = ("user", "buys", "item"), ("item", "rev_buys", "user")
 
@@ -361,3 +362,41 @@ def test_times_of_nodes_are_not_taken_for_those_of_edges(tmp_path):
         pytest.raises(ng.UnsupportedArgument, match="another name"),
     ):
         ng.NeighborLoader(store, [2], time_attr="time")
+
+
+@pytest.mark.parametrize("whole", ["induced", "directed"])
+def test_no_induced_edge_is_later_than_its_seed(tmp_path, whole):
+    data = Data(num_nodes=3)
+    data.edge_index = torch.tensor([[1, 2, 0, 1, 2, 0], [0, 0, 1, 2, 1, 2]])
+    data.edge_time = torch.tensor([1, 2, 100, 100, 100, 100])
+    ng.from_pyg(data, tmp_path / "g.ng")
+    how = {"subgraph_type": "induced"} if whole == "induced" else {"directed": False}
+    with ng.open(tmp_path / "g.ng", memory="64MB") as store:
+        for time, left in ((5, [1, 2]), (1, [1]), (100, [1, 2, 100, 100, 100, 100])):
+            asked = torch.tensor([time])
+            loader = ng.NeighborLoader(
+                *(store, [-1], torch.tensor([0])),
+                input_time=asked,
+                time_attr="edge_time",
+                **how,
+            )
+            (batch,) = loader
+            assert sorted(batch.edge_time.tolist()) == left
+
+
+def test_a_sampler_makes_single_batches_in_its_shape(tmp_path):
+    data = Data(num_nodes=3, born=torch.tensor([3, 9, 1]))
+    data.edge_index = torch.tensor([[1, 2], [0, 0]])
+    data.edge_time = torch.tensor([8, 2])
+    ng.from_pyg(data, tmp_path / "g.ng")
+    with ng.open(tmp_path / "g.ng", memory="64MB") as store:
+        by_nodes = ng.NeighborSampler(store, [-1], time_attr="born")
+        batch = by_nodes.sample([0])
+        assert (batch.nodes().tolist(), batch.seed_times.tolist()) == ([0, 2], [3])
+        by_edges = ng.NeighborSampler(store, [-1], time_attr="edge_time")
+        with pytest.raises(ng.UnsupportedArgument, match="input_time"):
+            by_edges.sample([0])
+        with pytest.raises(ng.UnsupportedArgument, match="use sample"):
+            by_nodes.sample_many({"node": [0]})
+        induced = ng.NeighborSampler(store, [-1], subgraph_type="induced").sample([0])
+        assert induced.edge_index().shape == (2, 2)

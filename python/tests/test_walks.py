@@ -178,6 +178,9 @@ def test_walks_repeat_with_seed_and_stream_and_do_not_depend_on_each_other(path)
         ({"walk_length": 0}, "walk_length"),
         ({"walk_length": 2.5}, "walk_length"),
         ({"p": 0.0}, "p must"),
+        ({"p": "a"}, "p must be a finite number above 0, got 'a'"),
+        ({"q": None}, "q must be a finite number"),
+        ({"walk_length": 2**40}, "walk_length must be"),
         ({"q": -1.0}, "q must"),
         ({"p": float("inf")}, "p must"),
         ({"q": float("nan")}, "q must"),
@@ -189,6 +192,12 @@ def test_walks_repeat_with_seed_and_stream_and_do_not_depend_on_each_other(path)
 def test_arguments_without_meaning_are_refused(store, given, named):
     with pytest.raises((ValueError, ng.NeargraphError), match=named):
         ng.RandomWalkSampler(store, **{"walk_length": 2, **given})
+
+
+@pytest.mark.parametrize("stream", [-1, 2**64, 0.5])
+def test_streams_that_are_not_valid_are_refused(store, stream):
+    with pytest.raises(ValueError, match="stream must be a whole number"):
+        ng.RandomWalkSampler(store, 2).sample([0], stream=stream)
 
 
 def test_nodes_that_are_not_there_are_refused(store):

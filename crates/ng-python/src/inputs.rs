@@ -114,6 +114,10 @@ impl SeedPlan {
         Ids(py.detach(|| self.inner.places(train_epoch, first..last)))
     }
 
+    fn first(&self, batch: u64) -> u64 {
+        self.inner.first(batch)
+    }
+
     fn padding(&self, batch: u64) -> u64 {
         self.inner.padding(batch)
     }

@@ -84,9 +84,17 @@ impl Sampler {
         MiniBatch::new(py, batch, self.inner.snapshot())
     }
 
-    /// The batch of all seeds of `inputs`.
-    fn make(&self, py: Python<'_>, inputs: &Inputs, stream: u64) -> PyResult<MiniBatch> {
-        let batch = detached(py, || self.inner.make(&inputs.inner.whole(stream)))?;
+    /// The batch of all seeds of `inputs`, from place `first` of a global batch on.
+    fn make(
+        &self,
+        py: Python<'_>,
+        inputs: &Inputs,
+        stream: u64,
+        first: u64,
+        batch_size: u64,
+    ) -> PyResult<MiniBatch> {
+        let job = inputs.inner.part(stream, first, batch_size);
+        let batch = detached(py, || self.inner.make(&job))?;
         MiniBatch::new(py, batch, self.inner.snapshot())
     }
 

@@ -7,11 +7,15 @@ use ng_store::Snapshot;
 use ng_types::{EdgeTypeId, NodeId, Reservation};
 
 use crate::SampleError;
+use crate::admission::{Admit, Stage};
 
 /// Nodes between two that the number of earlier edges is kept for.
 const STEP: u64 = 64;
 /// Nodes whose degrees are read together.
 const TOGETHER: u64 = 1 << 16;
+/// Edges that are looked for together, and memory for the degree of a node meanwhile.
+const FOUND_TOGETHER: usize = 1 << 10;
+const BYTES_PER_DEGREE: u64 = 72;
 
 /// How many edges of a type there are before some of the nodes, so that an edge is found by its
 /// number: edges are counted list by list, in the order of destinations.
@@ -52,6 +56,23 @@ impl EdgePlaces {
 
     /// The destination of each edge, and its position in the list.
     pub(crate) fn find(
+        &self,
+        snapshot: &Snapshot,
+        numbers: &[u64],
+        admit: &Admit<'_>,
+    ) -> Result<(Vec<NodeId>, Vec<u64>), SampleError> {
+        let at_once = numbers.len().min(FOUND_TOGETHER) as u64;
+        let _held = admit(Stage::Topology, at_once * STEP * BYTES_PER_DEGREE)?;
+        let (mut nodes, mut positions) = (Vec::new(), Vec::new());
+        for numbers in numbers.chunks(FOUND_TOGETHER) {
+            let found = self.find_some(snapshot, numbers)?;
+            nodes.extend(found.0);
+            positions.extend(found.1);
+        }
+        Ok((nodes, positions))
+    }
+
+    fn find_some(
         &self,
         snapshot: &Snapshot,
         numbers: &[u64],

@@ -32,7 +32,7 @@ pub enum SampleError {
     /// No pair without an edge was found.
     #[error(
         "no negative link was found: the last of {tries} tries was a pair with node {node}, and \
-         edges {relation:?} join nearly all nodes; ask for fewer or no negative links"
+         edges {relation:?} join it with nearly all others; ask for fewer or no negative links"
     )]
     NoNegative {
         /// Name of the edge type's relation.

@@ -12,6 +12,8 @@ pub struct Job {
     pub seeds: Seeds,
     /// What its draws are keyed by, beside the seed of the sampler.
     pub stream: u64,
+    /// The place of its first seed in the global batch, of which each rank makes a part.
+    pub first: u64,
 }
 
 /// What a batch is made around.
@@ -50,7 +52,7 @@ pub enum Seeds {
 impl Job {
     /// A batch around nodes without times.
     pub fn of_nodes(node_type: NodeTypeId, ids: Vec<NodeId>, stream: u64) -> Self {
-        Self { seeds: Seeds::Nodes { node_type, ids, times: Vec::new() }, stream }
+        Self { seeds: Seeds::Nodes { node_type, ids, times: Vec::new() }, stream, first: 0 }
     }
 
     /// How many seeds it has.

@@ -8,15 +8,21 @@ use std::sync::Arc;
 
 use ng_store::Expansion;
 use ng_types::canary::planted;
-use ng_types::{DrawKey, EdgeTypeId, NodeId, Purpose};
+use ng_types::{DrawKey, Draws, EdgeTypeId, NodeId, Purpose, Reservation};
 
-use crate::admission::Admit;
+use crate::admission::{Admit, Stage};
 use crate::draw::{Around, ByEntry, Rule};
 use crate::hops::Wanted;
 use crate::{Inputs, LinkSpec, Negatives, SampleError, Sampler, TimesOf};
 
 /// Pairs that are drawn in place of one before it is taken for impossible.
-const TRIES_MAX: u32 = 100;
+const TRIES_MAX: u32 = 1000;
+/// Tries after which ends are drawn among the nodes that a link's time allows alone.
+const TRIES_OF_ALL: u32 = 16;
+
+/// Nodes whose times are read together, and memory for each in the order of time.
+const DATED_TOGETHER: u64 = 1 << 16;
+const BYTES_PER_DATED: u64 = 16;
 
 /// Links with both ends, and the time of each where they have one.
 #[derive(Debug, Default)]
@@ -33,11 +39,12 @@ impl Sampler {
         links: &LinkSpec,
         numbers: &[u64],
         times: Vec<i64>,
+        admit: &Admit<'_>,
     ) -> Result<Links, SampleError> {
         let places = links.places.as_ref().ok_or_else(|| {
             SampleError::Spec("links are given by number, and where edges are is not known".into())
         })?;
-        let (destinations, positions) = places.find(self.snapshot(), numbers)?;
+        let (destinations, positions) = places.find(self.snapshot(), numbers, admit)?;
         let mut found = Expansion::default();
         let mut one = |at: usize, _: u64, to: &mut Vec<u64>| to.push(positions[at]);
         self.snapshot().expand(links.edge_type, &destinations, &mut one, &mut found)?;
@@ -50,11 +57,13 @@ impl Sampler {
         Ok(Links { sources: found.sources, destinations, times })
     }
 
-    /// Appends the negative ends: sources and destinations of pairs, or destinations alone.
+    /// Appends the negative ends: sources and destinations of pairs, or destinations alone. Draws
+    /// are numbered by the place of the link in the global batch, `first` and on, so that ranks
+    /// share its negatives.
     pub(crate) fn add_negatives(
         &self,
         spec: &LinkSpec,
-        key: DrawKey,
+        (key, first): (DrawKey, u64),
         links: &mut Links,
         admit: &Admit<'_>,
     ) -> Result<(), SampleError> {
@@ -68,11 +77,22 @@ impl Sampler {
         // As PyG repeats times: link after link, as often as it takes.
         let link_of = |at: usize| at % positives;
         let until = |at: usize| links.times.get(link_of(at)).copied().unwrap_or(i64::MAX);
+        let draws = |at: usize, end: usize| {
+            let (link, turn) = (first + link_of(at) as u64, (at / positives) as u64);
+            draws_of(key, (link, turn), end)
+        };
         let mut found: Vec<[NodeId; 2]> = vec![[0; 2]; wanted];
         let mut open: Vec<usize> = (0..wanted).collect();
+        let mut dated = None;
         for attempt in 0..TRIES_MAX {
+            if attempt == TRIES_OF_ALL {
+                dated = self.dated_ends(spec, admit)?;
+            }
             for at in &open {
-                let draw = |end: usize| draw_node(key, &spec.nodes[end], (end, *at, attempt));
+                let draw = |end: usize| match &dated {
+                    None => draw_node(draws(*at, end), attempt, &spec.nodes[end]),
+                    Some(ends) => ends[end].draw(draws(*at, end), attempt, until(*at)),
+                };
                 let source = if is_pair { draw(0)? } else { links.sources[link_of(*at)] };
                 found[*at] = [source, draw(1)?];
             }
@@ -170,13 +190,65 @@ impl Sampler {
     }
 }
 
+/// The nodes of a type in the order of their times.
+struct DatedNodes {
+    nodes: Vec<(i64, NodeId)>,
+    _held: Reservation,
+}
+
+impl DatedNodes {
+    /// A node that is not later than `until`.
+    fn draw(&self, draws: Draws, attempt: u32, until: i64) -> Result<NodeId, SampleError> {
+        let allowed = self.nodes.partition_point(|(time, _)| *time <= until) as u64;
+        if allowed == 0 {
+            return Err(SampleError::Spec(format!(
+                "a negative link of time {until} has no end: all nodes are later than that"
+            )));
+        }
+        Ok(self.nodes[draws.below(attempt, allowed) as usize].1)
+    }
+}
+
+impl Sampler {
+    /// The nodes of both ends by time; none where nodes have no times that count.
+    fn dated_ends(
+        &self,
+        spec: &LinkSpec,
+        admit: &Admit<'_>,
+    ) -> Result<Option<[DatedNodes; 2]>, SampleError> {
+        let time = self.spec().shape.time.as_ref();
+        if time.is_none_or(|time| time.times == TimesOf::Edges) {
+            return Ok(None);
+        }
+        let ends = self.ends()[usize::from(spec.edge_type.0)];
+        let dated = |end: usize, node_type: usize| -> Result<DatedNodes, SampleError> {
+            let (inputs, live) = &spec.nodes[end];
+            let held = admit(Stage::Topology, live.saturating_mul(BYTES_PER_DATED))?;
+            let mut nodes = Vec::with_capacity(*live as usize);
+            for first in (0..*live).step_by(DATED_TOGETHER as usize) {
+                let ids = inputs.nodes((first..(first + DATED_TOGETHER).min(*live)).collect());
+                nodes.extend(self.times_of(node_type, &ids)?.into_iter().zip(ids));
+            }
+            nodes.sort_unstable();
+            Ok(DatedNodes { nodes, _held: held })
+        };
+        Ok(Some([dated(0, ends.source)?, dated(1, ends.destination)?]))
+    }
+}
+
+/// The draws for an end of a negative link: how often its link has had one before is in the place
+/// of an edge type, as far as it fits there, and above the number of the link.
+fn draws_of(key: DrawKey, (link, turn): (u64, u64), end: usize) -> Draws {
+    const TURNS: u64 = 1 << 15;
+    key.draws(EdgeTypeId((turn % TURNS) as u16 * 2 + end as u16), link | (turn / TURNS) << 32)
+}
+
 /// A live node, drawn for an end of a negative link, at an attempt.
 fn draw_node(
-    key: DrawKey,
+    draws: Draws,
+    attempt: u32,
     (nodes, live): &(Arc<Inputs>, u64),
-    (end, number, attempt): (usize, usize, u32),
 ) -> Result<NodeId, SampleError> {
-    let draws = key.draws(EdgeTypeId(end as u16), number as u64);
     let place = if *live == 0 { None } else { Some(draws.below(attempt, *live)) };
     let found = place.and_then(|place| nodes.nodes(vec![place]).first().copied());
     found.ok_or_else(|| {

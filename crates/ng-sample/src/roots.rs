@@ -10,6 +10,7 @@ use ng_store::Expansion;
 use ng_types::canary::planted;
 use ng_types::{DrawKey, EdgeTypeId, NodeId, Purpose};
 
+use crate::admission::Admit;
 use crate::{EdgePlaces, Roots, RootsOf, SampleError, Sampler};
 
 /// Draws for each edge that is wanted, before it is given up that there are enough.
@@ -21,6 +22,7 @@ impl Sampler {
         &self,
         roots: &Roots,
         key: DrawKey,
+        admit: &Admit<'_>,
     ) -> Result<Vec<NodeId>, SampleError> {
         let key = key.apart(Purpose::Roots);
         let draws = |number: u64| key.draws(EdgeTypeId(0), number);
@@ -34,7 +36,7 @@ impl Sampler {
                 let places = roots.places.as_ref();
                 let places = places.ok_or_else(|| SampleError::Spec("no places".into()))?;
                 let edges = (0..roots.count).map(|n| draws(n).below(0, places.num_edges()));
-                self.sources_of(roots.edge_type, places, &edges.collect::<Vec<_>>())
+                self.sources_of(roots.edge_type, places, &edges.collect::<Vec<_>>(), admit)
             }
             RootsOf::Edges => self.draw_ends(roots, key),
         }
@@ -45,8 +47,9 @@ impl Sampler {
         edge_type: EdgeTypeId,
         places: &EdgePlaces,
         numbers: &[u64],
+        admit: &Admit<'_>,
     ) -> Result<Vec<NodeId>, SampleError> {
-        let (nodes, positions) = places.find(self.snapshot(), numbers)?;
+        let (nodes, positions) = places.find(self.snapshot(), numbers, admit)?;
         let mut found = Expansion::default();
         let mut one = |at: usize, _: u64, to: &mut Vec<u64>| to.push(positions[at]);
         self.snapshot().expand(edge_type, &nodes, &mut one, &mut found)?;

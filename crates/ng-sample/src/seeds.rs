@@ -178,26 +178,25 @@ impl Inputs {
 
     /// One batch of all of them, unless they are all nodes of a type or all edges.
     pub fn whole(&self, stream: u64) -> Job {
+        self.part(stream, 0, 1)
+    }
+
+    /// The same as a part of a global batch of `batch_size` seeds, from place `first` on.
+    pub fn part(&self, stream: u64, first: u64, batch_size: u64) -> Job {
         let count = match &self.which {
             Which::Nodes(_, Nodes::Listed(ids)) => ids.len(),
             Which::Links(sources, _) => sources.len(),
             Which::Edges(Some(numbers)) => numbers.len(),
             Which::Nodes(..) | Which::Edges(None) | Which::Drawn => 0,
         };
-        self.job((0..count as u64).collect(), stream)
+        self.job((0..count as u64).collect(), (stream, first, batch_size))
     }
 
-    /// The batch of the seeds at some places of a global batch of `batch_size`.
-    fn job_of_rank(&self, places: Vec<u64>, stream: u64, batch_size: u64) -> Job {
-        // Ranks draw for themselves, so each has a stream of its own.
-        let of_rank = places.first().map_or(0, |place| place % batch_size);
-        let own = stream.wrapping_mul(batch_size).wrapping_add(of_rank);
+    /// The batch of the seeds at some places, which are part of a global batch.
+    fn job(&self, places: Vec<u64>, (stream, first, batch_size): (u64, u64, u64)) -> Job {
+        // Ranks draw their seeds for themselves, so each has a stream of its own.
+        let own = stream.wrapping_mul(batch_size).wrapping_add(first);
         let stream = if matches!(self.which, Which::Drawn) { own } else { stream };
-        self.job(places, stream)
-    }
-
-    /// The batch of the seeds at some places.
-    fn job(&self, places: Vec<u64>, stream: u64) -> Job {
         let at = |all: &[u64]| places.iter().map(|place| all[*place as usize]).collect();
         let times = match self.times.as_slice() {
             [] => Vec::new(),
@@ -214,7 +213,7 @@ impl Inputs {
             Which::Edges(Some(numbers)) => Seeds::Edges { numbers: at(numbers), times },
             Which::Drawn => Seeds::Drawn,
         };
-        Job { seeds, stream }
+        Job { seeds, stream, first }
     }
 }
 
@@ -332,6 +331,11 @@ impl SeedPlan {
             }));
         }
         places
+    }
+
+    /// The place in a global batch at which this rank's part of it begins.
+    pub fn first(&self, batch: u64) -> u64 {
+        self.rank * self.global(batch).1.div_ceil(self.world_size)
     }
 
     /// How many places at the end of this rank's part of a batch are repeats that only fill.
@@ -464,7 +468,8 @@ impl Jobs {
         let place = self.place(job);
         let (inputs, plan) = self.seeds_of(place.pass);
         let places = plan.places(place.epoch, place.batch..place.batch + 1);
-        inputs.job_of_rank(places, plan.stream(place.epoch, place.batch), plan.batch_size)
+        let stream = plan.stream(place.epoch, place.batch);
+        inputs.job(places, (stream, plan.first(place.batch), plan.batch_size))
     }
 
     fn seeds_of(&self, pass: Option<usize>) -> (&Inputs, &SeedPlan) {

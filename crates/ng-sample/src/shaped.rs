@@ -6,6 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use ng_types::canary::planted;
 use ng_types::{DrawKey, EdgeTypeId, NodeId, NodeTypeId};
 
 use crate::admission::{Admit, Growing, Stage};
@@ -18,7 +19,7 @@ use crate::links::Links;
 use crate::spread::Visited;
 use crate::{
     DisjointSeeds, EdgeSet, Fanouts, Job, Method, MiniBatch, SampleError, SampleScratch,
-    SampleSpec, Sampler, Seeds, Shape, Spread,
+    SampleSpec, Sampler, Seeds, Shape, Spread, TimesOf,
 };
 
 /// Memory for a seed while a batch is begun: its id, its time, and maps of both.
@@ -121,7 +122,7 @@ impl Sampler {
     ) -> Result<CompactSample, SampleError> {
         let key = BatchKey::new(self.spec().seed, job.stream);
         let mut held = Growing::default();
-        held.grow(job.num_seeds() as u64 * BYTES_PER_SEED, admit)?;
+        held.grow(self.first_nodes(job).saturating_mul(BYTES_PER_SEED), admit)?;
         let start = self.start(job, key, admit)?;
         let shape = &self.spec().shape;
         let mut sample = match (&shape.spread, shape.is_disjoint) {
@@ -132,12 +133,14 @@ impl Sampler {
                     groups.map(|group| (group.node_type, group.ids.as_slice())).collect();
                 self.spread((&seeds, job.stream), scratch, None, admit)?
             }
-            (spread, _) => self.collect(spread, &start, key.draws(), admit)?,
+            (spread, _) => self.collect(spread, &start, (key.draws(), job.first), admit)?,
         };
         match &shape.edges {
             EdgeSet::Drawn => {}
             EdgeSet::BothWays(others) => {
                 let more = admit(Stage::Topology, sample.num_bytes())?;
+                // A copy of the edges, and both directions in the order of their ends.
+                let _passing = admit(Stage::Topology, 3 * sample.num_bytes())?;
                 both_ways(&mut sample, others, self.snapshot().catalog());
                 sample._held.merge(more);
             }
@@ -150,12 +153,25 @@ impl Sampler {
         Ok(sample)
     }
 
+    /// How many nodes a batch begins with, at most.
+    fn first_nodes(&self, job: &Job) -> u64 {
+        match (&job.seeds, &self.spec().roots, &self.spec().links) {
+            // Both ends of each, where edges are drawn.
+            (Seeds::Drawn, Some(roots), _) => roots.count.saturating_mul(2),
+            (Seeds::Links { .. } | Seeds::Edges { .. }, _, Some(links)) => {
+                let count = job.num_seeds();
+                (count.saturating_add(links.num_negatives(count)) as u64).saturating_mul(2)
+            }
+            _ => job.num_seeds() as u64,
+        }
+    }
+
     /// The nodes that a batch has otherwise than by hops.
     fn collect(
         &self,
         spread: &Spread,
         start: &Start,
-        key: DrawKey,
+        (key, first): (DrawKey, u64),
         admit: &Admit<'_>,
     ) -> Result<CompactSample, SampleError> {
         let [Group { node_type, ids, .. }] = start.groups.as_slice() else {
@@ -168,7 +184,7 @@ impl Sampler {
             Spread::Budgets(budgets) => self.collect_budgets(budgets, seeds, key, admit)?,
             Spread::Visits(visits) => {
                 let Visited { collected, edges } =
-                    self.collect_visits(visits, seeds, key, admit)?;
+                    self.collect_visits(visits, seeds, (key, first), admit)?;
                 extras.visits = edges;
                 collected
             }
@@ -191,7 +207,7 @@ impl Sampler {
                 let what = "seeds are drawn, and the sampler does not know how";
                 let roots = self.spec().roots.as_ref();
                 let roots = roots.ok_or_else(|| SampleError::Spec(what.into()))?;
-                let mut ids = self.draw_roots(roots, key.draws())?;
+                let mut ids = self.draw_roots(roots, key.draws(), admit)?;
                 if self.spec().shape.spread == Spread::Hops {
                     let mut seen = HashSet::new();
                     ids.retain(|id| seen.insert(*id));
@@ -204,7 +220,7 @@ impl Sampler {
                 times: times.clone(),
             },
             Seeds::Edges { numbers, times } => {
-                self.edges_numbered(self.link_spec()?, numbers, times.clone())?
+                self.edges_numbered(self.link_spec()?, numbers, times.clone(), admit)?
             }
         };
         let spec = self.link_spec()?;
@@ -216,7 +232,7 @@ impl Sampler {
         self.snapshot().check_nodes(ends[0], &links.sources)?;
         self.snapshot().check_nodes(ends[1], &links.destinations)?;
         let positives = links.sources.len();
-        self.add_negatives(spec, key.draws(), &mut links, admit)?;
+        self.add_negatives(spec, (key.draws(), job.first), &mut links, admit)?;
         Ok(Start::of_links(ends, links, positives.max(1), self.spec().shape.is_disjoint))
     }
 
@@ -282,6 +298,7 @@ impl Sampler {
         }
         // Edges are induced inside each subgraph, which labels may not tell apart.
         let mut induced = self.induce_apart(sample, &found.subgraphs, scratch, admit)?;
+        self.keep_past(&mut induced, &found.subgraphs, &untils);
         induced.extras.subgraphs = found.subgraphs.into_iter().map(of_type).collect();
         Ok(induced)
     }
@@ -324,6 +341,29 @@ impl Sampler {
         let found =
             sampler.disjoint_hops(asked, &mut scratch.disjoint, &mut |_, _, _| {}, admit)?;
         Ok(with_nodes_of(found.sample, sample))
+    }
+
+    /// Takes out the edges that are later than the subgraph of their destination reaches.
+    fn keep_past(&self, sample: &mut CompactSample, subgraphs: &[Vec<u32>], untils: &[i64]) {
+        let time = self.spec().shape.time.as_ref();
+        if time.is_none_or(|time| time.times != TimesOf::Edges) || planted("the_future_is_induced")
+        {
+            return;
+        }
+        for (edges, ends) in sample.edges.iter_mut().zip(self.ends()) {
+            if edges.times.is_empty() {
+                continue;
+            }
+            let mut kept = Vec::with_capacity(edges.times.len());
+            for (count, subgraph) in edges.counts.iter_mut().zip(&subgraphs[ends.destination]) {
+                let (start, until) = (kept.len(), untils[*subgraph as usize]);
+                let list = &edges.times[start..start + *count as usize];
+                kept.extend(list.iter().map(|time| *time <= until));
+                *count = kept[start..].iter().filter(|kept| **kept).count() as u32;
+            }
+            edges.keep(&kept);
+            edges.per_hop = vec![edges.rows.len()];
+        }
     }
 
     /// The sampler of all edges between its seeds.

@@ -136,6 +136,27 @@ fn negative_links_are_no_edges_and_are_drawn_uniformly_from_all_that_are_none() 
 }
 
 #[test]
+fn ranks_draw_the_negative_links_of_their_own_part() {
+    let dir = tempfile::tempdir().expect("directory");
+    one_type::build(dir.path(), 90, one_type::Edges::Nothing, &|node| vec![node / 2], &[]);
+    let store = one_type::open(dir.path(), 64 << 20);
+    let spec = links(&store, EdgeTypeId(0), Negatives::Triplet(3));
+    let triplet = sampler(&store, spec, Shape::default());
+    let negatives = |numbers: Vec<u64>, first: u64| -> Vec<Vec<u64>> {
+        let count = numbers.len();
+        let job = Inputs::edges(Some(numbers)).part(9, first, 6);
+        let (_, all) = ends(&triplet.make(&job).expect("batch"), [0, 0], count);
+        (0..count)
+            .map(|link| all[count..].iter().skip(link).step_by(count).copied().collect())
+            .collect()
+    };
+    let whole = negatives((10..16).collect(), 0);
+    let parts = [negatives((10..13).collect(), 0), negatives((13..16).collect(), 3)].concat();
+    assert_eq!(whole, parts);
+    assert_eq!(whole.iter().collect::<BTreeSet<_>>().len(), 6, "{whole:?}");
+}
+
+#[test]
 fn a_graph_without_negative_links_is_an_error() {
     let dir = tempfile::tempdir().expect("directory");
     let list = |_: u64| (0..9).collect();

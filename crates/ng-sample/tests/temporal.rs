@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use crate::common::{build_every_kind, chi_square_p, open};
 use ng_io::BackendChoice;
 use ng_sample::{
-    Fanouts, Inputs, Method, MiniBatch, SampleError, SampleSpec, Sampler, Shape, Temporal, TimesOf,
+    EdgeSet, Fanouts, Inputs, Method, MiniBatch, SampleError, SampleSpec, Sampler, Shape, Temporal,
+    TimesOf,
 };
 use ng_store::{
     BuildOptions, EdgeTypeSpec, Entry, Expansion, Owner, Snapshot, Store, StoreBuilder, TensorSpec,
@@ -46,9 +47,12 @@ fn no_edge_is_later_than_the_seed_of_its_subgraph() {
     let plain = sampler(&store, vec![vec![5, 4]; 6], shape(TimesOf::Edges, false));
     let held = plain.clone().with_topology_within(u64::MAX).expect("fits");
     let last = sampler(&store, vec![vec![5, 4]; 6], shape(TimesOf::Edges, true));
+    let between = EdgeSet::Induced(vec![true; 6]);
+    let shape = Shape { edges: between, ..shape(TimesOf::Edges, false) };
+    let induced = sampler(&store, vec![vec![5, 4]; 6], shape);
     let (mut edges, mut batches) = (0, 0);
     for stream in 0..10_000 {
-        let sampler = [&plain, &held, &last][stream as usize % 3];
+        let sampler = [&plain, &held, &last, &induced][stream as usize % 4];
         let seeds = [stream % 60, (stream * 7) % 60, 0];
         let times = [stream as i64 % 130 - 5, 40, stream as i64 % 2600];
         let batch = make(sampler, &seeds, &times, stream);

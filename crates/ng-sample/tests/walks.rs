@@ -107,7 +107,7 @@ fn steps_are_uniform_or_turn_as_node2vec_says() {
 
 /// Nodes of the batch of a stream, and the batch's roots are in it.
 fn drawn(sampler: &Sampler, stream: u64) -> Vec<u64> {
-    let job = ng_sample::Job { seeds: ng_sample::Seeds::Drawn, stream };
+    let job = ng_sample::Job { seeds: ng_sample::Seeds::Drawn, stream, first: 0 };
     let batch = sampler.make(&job).expect("batch");
     batch.nodes[0].ids.iter().map(|id| *id as u64).collect()
 }
@@ -190,7 +190,7 @@ fn edges_are_drawn_by_the_degrees_of_both_ends_without_replacement() {
     check("ends of two edges", &counts, &chances);
     let many = Roots::new(&store.snapshot(), RootsOf::Edges, 23, EDGES).expect("roots");
     let many = sampler(&store, 3, Shape::default(), Some(many));
-    let job = ng_sample::Job { seeds: ng_sample::Seeds::Drawn, stream: 0 };
+    let job = ng_sample::Job { seeds: ng_sample::Seeds::Drawn, stream: 0, first: 0 };
     assert!(many.make(&job).expect_err("22 edges").to_string().contains("too many"));
 }
 

@@ -1,8 +1,8 @@
 """TUDataset folders: NAME_A.txt, NAME_graph_indicator.txt and what else the set has, also .gz.
 
 Ids count from 1 in the files and from 0 in the store. All graphs become one block-diagonal graph:
-node tensors `graph_id`, `graph_y` (label of the node's graph), `x` (node attributes, f32) and
-`node_label`; edge tensors `edge_label` and `edge_attr` by edge id.
+node tensors `graph_id`, `graph_y` (label of the node's graph), `x` (node attributes, f32, or else
+node labels, one-hot) and `node_label`; edge tensors `edge_label` and `edge_attr` by edge id.
 """
 
 from collections.abc import Iterator
@@ -28,6 +28,9 @@ _EDGE_PARTS: _Parts = {
     "edge_labels": ("edge_label", np.int64),
     "edge_attributes": ("edge_attr", np.float32),
 }
+# Columns of one-hot labels, at most; beyond that they are ids rather than classes.
+_LABELS_MAX = 1024
+_TOGETHER = 1 << 14
 _PARTS = ("A", "graph_indicator", "graph_labels", *_NODE_PARTS, *_EDGE_PARTS)
 
 
@@ -75,6 +78,12 @@ def plan_tudataset(path: Path | str) -> GraphPlan:
         for t in node.tensors
         if t.name == "graph_y" and t.class_names
     ]
+    if not _part(folder, name, "node_attributes"):
+        facts += [
+            f"x has no attributes to come from: it is node_label, one-hot in {t.shape[0]} columns"
+            for t in node.tensors
+            if t.name == "x"
+        ]
     used = [file for part in _PARTS if (file := _part(folder, name, part))]
     notes = unused_files(folder, used)
     return GraphPlan(str(folder), "tudataset", [node], [edge], notes, facts)
@@ -87,12 +96,32 @@ def _column(name: str, values: Array) -> TensorPlan:
 
 def _node_tensors(folder: Path, name: str, graph_of: Array, node_ptr: Array) -> list[TensorPlan]:
     plans = _tensors(folder, name, _NODE_PARTS, len(graph_of))
+    label_file = _part(folder, name, "node_labels")
+    if label_file and not _part(folder, name, "node_attributes"):
+        plans += _one_hot(_squeeze(number_table(label_file, ",", np.int64)))
     plans.append(graph_ids(node_ptr))
     if file := _part(folder, name, "graph_labels"):
         plans.append(
             _graph_labels(_squeeze(number_table(file, ",", np.int64)), node_ptr, str(file))
         )
     return plans
+
+
+def _one_hot(labels: Array) -> list[TensorPlan]:
+    """``x`` of labels, from the smallest to the largest of them, as PyG's TUDataset has it."""
+    if labels.ndim > 1 or not labels.size:
+        return []
+    numbers = labels - labels.min()
+    width = int(numbers.max()) + 1
+    if width > _LABELS_MAX:
+        return []
+
+    def rows() -> Iterator[Array]:
+        for first in range(0, len(numbers), _TOGETHER):
+            some = numbers[first : first + _TOGETHER]
+            yield (some[:, None] == np.arange(width)).astype(np.float32)
+
+    return [TensorPlan("x", "f32", (width,), rows, len(numbers))]
 
 
 def _graph_labels(labels: Array, node_ptr: Array, where: str) -> TensorPlan:

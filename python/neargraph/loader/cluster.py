@@ -2,11 +2,12 @@
 
 A cluster is a range of rows of the store as they lie on disk, so that its features are one
 sequential read, or a part that a partitioner made. How good ranges are as clusters is up to the
-order of rows (`neargraph reorganize --by locality`). The invariant: an epoch of one rank has every
-live node once, and a batch all edges between its own.
+order of rows (`neargraph reorganize --by locality`). The invariant: an epoch has no live node twice
+and, with one rank and without `drop_last`, none is missing; a batch has all edges between its own.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,37 +17,56 @@ from neargraph import _core
 from neargraph._optional import torch_for
 from neargraph.loader.minibatch import MiniBatch
 from neargraph.loader.partition import groups_of_parts, metis_parts
-from neargraph.loader.seeds import InputNodes
+from neargraph.loader.seeds import InputNodes, digest_of
 from neargraph.loader.spreading import SpreadSampler, only_edge_type
-from neargraph.reader import Reader
+from neargraph.reader import Reader, Version
 
 with torch_for("ClusterLoader"):
     import torch  # noqa: F401
 
 from neargraph.loader.sampling import LoaderOptions, SamplingLoader
-from neargraph.loader.whole import WholeCollator
+from neargraph.loader.whole import WholeCollator, check_parts, refuse_pad
 
 _PREFETCH = 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Clusters(InputNodes):
-    """All live nodes by cluster: a place stands for those of one of `count`."""
+    """All live nodes by cluster: a place stands for those of one of `count`.
 
-    inputs: _core.Inputs
+    `groups` has the end of each and their nodes; without them clusters are ranges of rows.
+    """
+
+    snapshot: Version
     count: int
+    groups: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
 
     def __len__(self) -> int:
         return self.count
 
+    @cached_property
+    def _made(self) -> _core.Inputs:
+        index = self.node_type.index
+        if self.groups is None:
+            return _core.Inputs.clusters(self.snapshot.version, index, self.count)
+        return _core.Inputs.groups(index, *self.groups)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # What the core made cannot be pickled; another process makes its own.
+        return {name: value for name, value in self.__dict__.items() if name != "_made"}
+
     def core(self) -> _core.Inputs:
-        return self.inputs
+        return self._made
 
     def nodes(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
-        return self.inputs.nodes(places)
+        return self._made.nodes(places)
 
     def input_id(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
         return places
+
+    def digest(self) -> str:
+        parts = "order" if self.groups is None else "/".join(map(digest_of, self.groups))
+        return f"{self.node_type.name}:clusters:{self.count}:{parts}"
 
 
 class _Collator(WholeCollator):
@@ -80,10 +100,10 @@ class ClusterLoader(SamplingLoader):
         prefetch: Batches to work ahead at most, fewer where memory is short.
         **options: As of `NeighborLoader`: `seed`, `rank`, `world_size` (each rank has the edges
             inside its own clusters), `attrs`, `x_dtype`, `transform`, `reading`, `num_workers`,
-            `pin_memory`, `device` and the others.
+            `pin_memory`, `device` and the others, but not `pad`.
 
     Raises:
-        UnsupportedArgument: The store has several types.
+        UnsupportedArgument: The store has several types; or `pad`, which would repeat nodes.
         MissingDependency: ``partition="metis"`` without pymetis.
         NameNotFound: No such tensor.
 
@@ -107,26 +127,27 @@ class ClusterLoader(SamplingLoader):
         **options: Any,
     ) -> None:
         # A row is wanted once an epoch, so there is nothing to look ahead for.
-        options = {"reading": "direct", "prefetch": prefetch, "pad": False, **options}
+        refuse_pad(options)
+        options = {"reading": "direct", "prefetch": prefetch, **options, "pad": False}
         options |= {"batch_size": batch_size, "shuffle": shuffle, "drop_last": drop_last}
         if options.get("num_workers"):
             options.pop("prefetch")
         given = LoaderOptions.take(type(self).__name__, options)
         super().__init__(data, given)
         snapshot = data.snapshot()
-        only_edge_type(snapshot.schema, None, "a graph that is cut into clusters")
+        only_edge_type(snapshot.schema, "a graph that is cut into clusters")
         owner = snapshot.schema.node_types[0]
-        if not 1 <= num_parts <= max(1, owner.num_nodes):
-            raise ValueError(f"num_parts must be in 1 ... {owner.num_nodes} nodes, got {num_parts}")
+        check_parts(num_parts, owner.num_nodes)
         rows, x_cast = given.rows(snapshot.schema)
         sampler = SpreadSampler(snapshot, seed=given.seed, **rows)
-        if isinstance(partition, str) and partition == "order":
-            inputs = _core.Inputs.clusters(snapshot.version, owner.index, num_parts)
-        else:
+        groups = None
+        if not isinstance(partition, str) or partition != "order":
             is_name = isinstance(partition, str)
             parts = metis_parts(snapshot, num_parts, partition) if is_name else partition
-            inputs = groups_of_parts(snapshot, parts, num_parts)
-        self._clusters = _Clusters(owner, None, False, inputs=inputs, count=num_parts)
+            groups = groups_of_parts(snapshot, parts, num_parts)
+        self._clusters = _Clusters(
+            owner, None, False, snapshot=snapshot, count=num_parts, groups=groups
+        )
         self._partition = partition if isinstance(partition, str) else "given"
         collator = _Collator(sampler.schema, sampler.tensors, x_cast, by_hop=False)
         self._start(sampler, self._clusters, collator, given)
@@ -142,7 +163,9 @@ class ClusterLoader(SamplingLoader):
         return np.sort(self._source.plan.places(train_epoch, batch, batch + 1))
 
     def _settings(self) -> dict[str, Any]:
-        return {"num_parts": self._source.plan.num_seeds, "partition": self._partition}
+        clusters = self._clusters
+        known = {"num_parts": clusters.count, "partition": self._partition}
+        return known if clusters.groups is None else {**known, "parts": clusters.digest()}
 
     def __repr__(self) -> str:
         plan = self._source.plan

@@ -3,6 +3,7 @@
 The node tensor ``graph_id`` says which nodes make a graph; their numbers stand side by side.
 """
 
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,28 +13,36 @@ from numpy.typing import NDArray
 from neargraph import _core
 from neargraph._optional import torch_for
 from neargraph.exceptions import NameNotFound, NodeOutOfRange, UnsupportedArgument
+from neargraph.loader.methods import WEIGHT_ATTR
 from neargraph.loader.minibatch import MiniBatch
 from neargraph.loader.seeds import InputNodes, digest_of
+from neargraph.loader.shape import EDGE_TIME
 from neargraph.loader.spreading import SpreadSampler, only_edge_type
 from neargraph.reader import Reader, as_ids
+from neargraph.schema import Schema
 from neargraph.splits import SPLITS
 
 with torch_for("GraphLoader"):
     import torch
     from torch_geometric.data import Batch
 
-from neargraph.loader.collate import Collator
+from neargraph.loader.collate import take_rows
 from neargraph.loader.sampling import LoaderOptions, SamplingLoader
+from neargraph.loader.whole import WholeCollator
 
 GRAPH_ID = "graph_id"
 """The node tensor that says which graph a node belongs to."""
 GRAPH_TENSORS = "graph_"
 """Node tensors of this prefix repeat what belongs to a graph for each of its nodes."""
+_OF_BATCHES = ("batch", "ptr", "edge_index", "n_id", "e_id", "num_nodes", "num_padding")
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Graphs(InputNodes):
-    """Graphs by place: `graphs` [n], or all of them. `ends` says which nodes each has."""
+    """Graphs by place: `graphs` [n], or all of them.
+
+    `ends` says which nodes each has, counted without the deleted ones.
+    """
 
     ends: NDArray[np.int64] = field(repr=False)
     graphs: NDArray[np.int64] | None = None
@@ -42,24 +51,24 @@ class _Graphs(InputNodes):
         return len(self.ends) - 1 if self.graphs is None else len(self.graphs)
 
     def core(self) -> _core.Inputs:
-        return self._of(np.arange(len(self)))
+        if self.graphs is None and self.dead is None:
+            return _core.Inputs.groups(self.node_type.index, self.ends, None)
+        places = np.arange(len(self))
+        ends = np.concatenate([[0], np.cumsum(self.sizes(places))])
+        return _core.Inputs.groups(self.node_type.index, ends, self.nodes(places))
 
     def at(self, places: NDArray[np.int64]) -> _core.Inputs:
         return _core.Inputs(self.node_type.index, self.nodes(places), None, None)
 
-    def _of(self, places: NDArray[np.int64]) -> _core.Inputs:
-        if self.graphs is None:
-            return _core.Inputs.groups(self.node_type.index, self.ends, None)
-        sizes = np.diff(self.ends)[self.graphs[places]]
-        ends = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        return _core.Inputs.groups(self.node_type.index, ends, self.nodes(places))
+    def sizes(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """How many nodes the graphs at `places` have."""
+        sizes: NDArray[np.int64] = np.diff(self.ends)[self.input_id(places)]
+        return sizes
 
     def nodes(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
-        graphs = self.input_id(places)
-        starts, sizes = self.ends[graphs], np.diff(self.ends)[graphs]
+        starts, sizes = self.ends[self.input_id(places)], self.sizes(places)
         before = np.cumsum(sizes) - sizes
-        nodes: NDArray[np.int64] = np.arange(sizes.sum()) + np.repeat(starts - before, sizes)
-        return nodes
+        return super().nodes(np.arange(sizes.sum()) + np.repeat(starts - before, sizes))
 
     def input_id(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
         return places if self.graphs is None else self.graphs[places]
@@ -69,34 +78,57 @@ class _Graphs(InputNodes):
         return f"{self.node_type.name}:graphs:{len(self)}:{which}"
 
 
-class _Collator(Collator):
+class _Collator(WholeCollator):
     """A `Batch` of graphs, with what belongs to a graph once for each."""
 
-    inputs: _Graphs
+    def __init__(self, inputs: _Graphs, schema: Schema, *args: Any, **how: Any) -> None:
+        super().__init__(schema, *args, **how)
+        self._inputs = inputs
+        columns = self._node_columns[0]
+        plain = [meta.name for meta in columns if not meta.is_split and meta.name != GRAPH_ID]
+        masks = [f"{name}_mask" for name in SPLITS] if any(m.is_split for m in columns) else []
+        self._of_graphs = {name: name for name in masks}
+        for name in plain:
+            if name.startswith(GRAPH_TENSORS):
+                self._of_graphs[name] = name.removeprefix(GRAPH_TENSORS)
+        edges = [meta.name for found in self._edge_columns.values() for meta in found]
+        edges += [EDGE_TIME for owner in schema.edge_types if owner.has_time]
+        edges += [WEIGHT_ATTR for owner in schema.edge_types if owner.has_weight]
+        named = [*(self._of_graphs.get(name, name) for name in [*plain, *masks]), *edges]
+        counts = Counter([*named, GRAPH_ID, *_OF_BATCHES])
+        for name, of_batch in [*self._of_graphs.items(), *((name, name) for name in named)]:
+            if counts[of_batch] > 1:
+                raise UnsupportedArgument(
+                    f"tensor {name!r} is {of_batch!r} of a batch, which has something else of that "
+                    "name; leave one of them out of attrs"
+                )
 
     def __call__(self, batch: MiniBatch) -> Any:
-        data, graphs = self.graph(batch), batch.input_id
-        sizes = torch.from_numpy(np.diff(self.inputs.ends)[graphs])
+        data, graphs = super().__call__(batch), batch.input_id
+        sizes = torch.from_numpy(self._inputs.sizes(batch.places))
         ptr = torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])
-        first = ptr[:-1]
-        # A graph without nodes has nothing to tell; the rows of its successor would be wrong.
-        if len(sizes) and int(sizes.min()) == 0:
-            raise UnsupportedArgument(
-                f"graph {int(graphs[int(sizes.argmin())])} has no nodes; leave it out of graphs="
-            )
         out = Batch()
         for name, value in data.items():
-            if name.startswith(GRAPH_TENSORS) and name != GRAPH_ID and torch.is_tensor(value):
-                out[name.removeprefix(GRAPH_TENSORS)] = value[first]
-            elif name.removesuffix("_mask") in SPLITS:
-                out[name] = value[first]
+            if name in self._of_graphs:
+                out[self._of_graphs[name]] = take_rows(value, ptr[:-1])
             elif name != GRAPH_ID:
                 out[name] = value
         out.batch = torch.repeat_interleave(torch.arange(len(sizes)), sizes)
         out.ptr, out.graph_id = ptr, torch.from_numpy(graphs)
+        if len(np.unique(graphs)) < len(graphs):
+            out.edge_index = _within_copies(out)
         # What PyG's Batch takes the number of its graphs from.
         out._num_graphs = len(sizes)
         return out
+
+
+def _within_copies(batch: Any) -> torch.Tensor:
+    """The edges of a batch that has some graph more than once. Each destination has its list, and
+    sources are numbered in one copy of their graph: they go to that of the destination."""
+    source, destination = (batch.batch[ends] for ends in batch.edge_index)
+    inside = batch.graph_id[source] == batch.graph_id[destination]
+    moved = torch.where(inside, batch.ptr[destination] - batch.ptr[source], 0)
+    return torch.stack([batch.edge_index[0] + moved, batch.edge_index[1]])
 
 
 class GraphLoader(SamplingLoader):
@@ -105,18 +137,20 @@ class GraphLoader(SamplingLoader):
     Each batch has ``x`` and the other node tensors [n, ...], ``edge_index`` [2, e], edge tensors,
     ``batch`` [n] and ``ptr`` [g + 1], ``graph_id`` [g], and for each graph what node tensors named
     ``graph_...`` repeat for each of its nodes, without that prefix: ``y`` [g, ...] of ``graph_y``.
+    Several ranks repeat graphs to fill the last batch, and ``num_padding`` counts those at its end.
 
     Args:
         data: The open store, or a snapshot, with the node tensor ``graph_id``.
         batch_size: Graphs of a batch.
-        graphs: Which graphs: None for all, ``"train"`` / ``"val"`` / ``"test"`` for those whose
-            nodes are in that split, numbers [n] or a boolean mask [number of graphs].
+        graphs: Which graphs: None for all that have nodes, ``"train"`` / ``"val"`` / ``"test"`` for
+            those whose nodes are in that split, numbers [n] or a boolean mask [number of graphs].
         **options: As of `NeighborLoader`: `shuffle`, `seed`, `attrs`, `x_dtype`, `transform`,
             `reading`, `rank`, `num_workers`, `device` and the others.
 
     Raises:
         NameNotFound: The store has no ``graph_id``, or no such split.
-        UnsupportedArgument: Graphs are not numbered in the order of their nodes.
+        UnsupportedArgument: Graphs are not numbered in the order of their nodes; or one that is
+            named has no nodes left; or two tensors would have one name in a batch.
 
     Example:
         >>> loader = ng.GraphLoader(store, batch_size=128, graphs="train", shuffle=True)
@@ -130,15 +164,23 @@ class GraphLoader(SamplingLoader):
         given = LoaderOptions.take(type(self).__name__, {"batch_size": batch_size, **options})
         super().__init__(data, given)
         snapshot = data.snapshot()
-        only_edge_type(snapshot.schema, None, "a store of many graphs")
+        only_edge_type(snapshot.schema, "a store of many graphs")
         ends = graph_ends(snapshot)
         owner = snapshot.schema.node_types[0]
         chosen = _chosen(snapshot, ends, graphs)
-        inputs = _Graphs(owner, None, False, ends=ends, graphs=chosen)
+        dead = snapshot.dead_nodes(owner.name)
+        ends = ends - np.searchsorted(dead, ends)
+        inputs = _Graphs(
+            owner,
+            None,
+            False,
+            dead if len(dead) else None,
+            ends=ends,
+            graphs=_with_nodes(np.diff(ends), chosen),
+        )
         rows, x_cast = given.rows(snapshot.schema)
         sampler = SpreadSampler(snapshot, seed=given.seed, **rows)
-        collator = _Collator(sampler.schema, sampler.tensors, x_cast, by_hop=False)
-        collator.inputs = inputs
+        collator = _Collator(inputs, sampler.schema, sampler.tensors, x_cast, by_hop=False)
         self._start(sampler, inputs, collator, given)
 
     @property
@@ -167,19 +209,40 @@ def graph_ends(store: Reader) -> NDArray[np.int64]:
             f"{snapshot.path}: no node tensor {GRAPH_ID!r}, which says the graph of each node; "
             "import a data set of many graphs"
         )
-    meta, last = snapshot.schema.tensor(owner, GRAPH_ID), -1
+    meta = snapshot.schema.tensor(owner, GRAPH_ID)
+    if meta.dtype != "i64" or meta.num_columns != 1:
+        raise UnsupportedArgument(
+            f"{snapshot.path}: {GRAPH_ID!r} holds one int64 for each node, and this tensor has "
+            f"dtype {meta.dtype} and rows of shape {list(meta.shape)}"
+        )
+    # Behind a graph -1 that is not there the first step leads to graph 0.
+    last = np.int64(-1)
     starts = [np.zeros(0, np.int64)]
-    for first, ids in snapshot.scan(owner, meta.name):
-        steps = np.diff(ids.reshape(-1), prepend=last)
-        if len(bad := np.flatnonzero((steps != 0) & (steps != 1))):
+    for first, rows in snapshot.scan(owner, meta.name):
+        ids = rows.reshape(-1)
+        steps = np.diff(ids, prepend=last)
+        good = (steps == 1) | ((steps == 0) & (ids >= 0))
+        if len(bad := np.flatnonzero(~good)):
             raise UnsupportedArgument(
                 f"{snapshot.path}: node {first + int(bad[0])} belongs to graph "
-                f"{int(ids.reshape(-1)[bad[0]])}; graphs have to be numbered from 0 in the order "
-                "of their nodes"
+                f"{int(ids[bad[0]])}; graphs have to be numbered from 0 in the order of their nodes"
             )
         starts.append(first + np.flatnonzero(steps))
-        last = int(ids.reshape(-1)[-1])
+        last = ids[-1]
     return np.concatenate([*starts, [owner.num_nodes]]).astype(np.int64)
+
+
+def _with_nodes(
+    sizes: NDArray[np.int64], chosen: NDArray[np.int64] | None
+) -> NDArray[np.int64] | None:
+    """The graphs to load: a graph without nodes is in none of all, and refused by its number."""
+    if chosen is None:
+        return None if (sizes > 0).all() else np.flatnonzero(sizes)
+    if len(empty := chosen[sizes[chosen] == 0]):
+        raise UnsupportedArgument(
+            f"graphs: all nodes of graph {int(empty[0])} were deleted; leave it out of graphs="
+        )
+    return chosen
 
 
 def _chosen(store: Reader, ends: NDArray[np.int64], given: Any) -> NDArray[np.int64] | None:

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from neargraph import _core
 from neargraph._optional import torch_for
 from neargraph.exceptions import UnsupportedArgument
 from neargraph.loader.seeds import resolve_input_nodes, with_given
@@ -61,7 +60,7 @@ class HGTLoader(SamplingLoader):
         self._budgets = counts_by_type(schema, num_samples)
         count = 1 + max(t.index for t in (*schema.edge_types, *schema.reverse_types))
         known = {t.index for t in schema.edge_types}
-        spread = _core.Spread.budgets(self._budgets, [index in known for index in range(count)])
+        spread = ("budgets", self._budgets, [index in known for index in range(count)])
         rows, x_cast = given.rows(schema)
         sampler = SpreadSampler(snapshot, spread=spread, seed=given.seed, **rows)
         inputs = with_given(resolve_input_nodes(snapshot, input_nodes), input_id=input_id)

@@ -15,7 +15,10 @@ from neargraph import _core
 from neargraph._optional import torch_for
 from neargraph.exceptions import NodeOutOfRange, UnsupportedArgument
 from neargraph.loader.minibatch import MiniBatch
+from neargraph.loader.sampler import NeighborSampler
 from neargraph.loader.seeds import InputNodes, digest_of, one_for_each
+from neargraph.loader.shape import reverse_by_name
+from neargraph.loader.spreading import LinkSampler
 from neargraph.reader import Reader, as_ids
 from neargraph.schema import EdgeType, NodeType, Schema
 
@@ -25,7 +28,6 @@ with torch_for("LinkNeighborLoader"):
 
 from neargraph.loader.collate import Collator
 from neargraph.loader.methods import method_by_attr
-from neargraph.loader.sampler import NeighborSampler
 from neargraph.loader.sampling import LoaderOptions, SamplingLoader
 
 
@@ -62,38 +64,6 @@ class InputLinks(InputNodes):
         which = f"all {self.count}" if self.ends is None else digest_of(self.ends)
         timed = "" if self.times is None else f":at:{digest_of(self.times)}"
         return f"{'__'.join(self.edge_type.triple)}:{which}{timed}"
-
-
-class _LinkSampler(NeighborSampler):
-    """Samples around both ends of links of `edge_type`."""
-
-    def __init__(
-        self,
-        store: Reader,
-        fanouts: Any,
-        *,
-        edge_type: EdgeType,
-        negatives: tuple[str, float] | None,
-        by_number: bool,
-        **how: Any,
-    ) -> None:
-        self._settings = (edge_type.index, negatives, by_number)
-        self._made: _core.Links | None = None
-        super().__init__(store, fanouts, **how)
-
-    def _links(self) -> _core.Links:
-        # Degrees of all nodes are read for it, so that each process makes it once.
-        if self._made is None:
-            self._made = _core.Links(self.snapshot.version, *self._settings)
-        return self._made
-
-    @property
-    def num_edges(self) -> int:
-        """How many edges there are, where links are given by number."""
-        return self._links().num_edges or 0
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_made": None}
 
 
 class LinkCollator(Collator):
@@ -180,8 +150,10 @@ class LinkNeighborLoader(SamplingLoader):
             `attrs`, `reading`, `rank`, and the others.
 
     Raises:
-        UnsupportedArgument: An argument asks for something that is not built; says what to do. Also
-            raised by a batch for which no negative link is found, because nearly all nodes are
+        UnsupportedArgument: An argument asks for something that is not built; says what to do.
+            With the times of edges also where the other direction of the links, by its name, is
+            sampled and has no times, since each link would be in its own sample. Also raised by a
+            batch for which no negative link is found, because nearly all nodes are
             joined.
         NameNotFound: No such edge type or tensor.
         NodeOutOfRange: A link has an end that is not in the store.
@@ -221,12 +193,10 @@ class LinkNeighborLoader(SamplingLoader):
         snapshot = data.snapshot()
         edge_type, ends = resolve_links(snapshot.schema, edge_label_index)
         rows, x_cast = given.rows(snapshot.schema)
-        sampler = _LinkSampler(
+        sampler = LinkSampler(
             snapshot,
             num_neighbors,
-            edge_type=edge_type,
-            negatives=self._negatives,
-            by_number=ends is None,
+            links=(edge_type.index, self._negatives, ends is None),
             seed=given.seed,
             replace=replace,
             method=method_by_attr(method, weight_attr),
@@ -237,6 +207,7 @@ class LinkNeighborLoader(SamplingLoader):
             subgraph_type=subgraph_type if directed else "induced",
             **rows,
         )
+        _check_own_edges(sampler, edge_type)
         count = sampler.num_edges if ends is None else ends.shape[1]
         links = InputLinks(
             node_type=snapshot.schema.node_type(edge_type.source),
@@ -245,7 +216,7 @@ class LinkNeighborLoader(SamplingLoader):
             edge_type=edge_type,
             ends=ends,
             count=count,
-            times=_link_times(sampler, edge_label_time, ends is None, count),
+            times=_link_times(sampler, edge_type, edge_label_time, ends is None, count),
             named=None if input_id is None else one_for_each("input_id", input_id, count),
         )
         collator = LinkCollator(
@@ -277,7 +248,7 @@ def resolve_labels(
 
     Raises:
         UnsupportedArgument: Triplets have no labels.
-        ValueError: Not one for each link.
+        ValueError: Not one number for each link.
     """
     if given is None:
         return None
@@ -286,7 +257,10 @@ def resolve_labels(
             "edge_label has no effect with neg_sampling='triplet', whose batches have src_index, "
             "dst_pos_index and dst_neg_index; leave it out"
         )
-    labels = torch.as_tensor(given)
+    try:
+        labels = torch.as_tensor(given)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(f"edge_label holds numbers, one for each link ({error})") from error
     if labels.dim() == 0 or len(labels) != count:
         raise ValueError(
             f"edge_label needs one label for each of {count} links, got shape {list(labels.shape)}"
@@ -341,8 +315,22 @@ def _check_ends(ids: NDArray[np.int64], owner: NodeType) -> None:
         )
 
 
+def _check_own_edges(sampler: NeighborSampler, edge_type: EdgeType) -> None:
+    """Refuses links by time whose other direction shows them at all times."""
+    shape, schema = sampler.shape, sampler.schema
+    if shape.times is None or shape.node_times is not None or not edge_type.has_time:
+        return
+    other = reverse_by_name(schema, edge_type)
+    if other is not None and not other.has_time and any(sampler.fanouts[other.index]):
+        raise UnsupportedArgument(
+            f"edges of {other.triple!r}, the other direction of {edge_type.triple!r}, have no "
+            "times, so each link would be in its own sample; import them with times, or give them "
+            "fanouts of 0"
+        )
+
+
 def _link_times(
-    sampler: NeighborSampler, given: Any, are_edges: bool, count: int
+    sampler: NeighborSampler, edge_type: EdgeType, given: Any, are_edges: bool, count: int
 ) -> NDArray[np.int64] | None:
     shape = sampler.shape
     if given is not None and shape.times is None:
@@ -352,7 +340,14 @@ def _link_times(
         )
     if given is not None:
         return one_for_each("edge_label_time", given, count)
-    if shape.times is not None and not (are_edges and shape.node_times is None):
+    if shape.times is None:
+        return None
+    if are_edges and shape.node_times is None and not edge_type.has_time:
+        raise UnsupportedArgument(
+            f"time_attr needs the time of each link, and edges of {edge_type.triple!r} have none; "
+            "give edge_label_time"
+        )
+    if not are_edges or shape.node_times is not None:
         raise UnsupportedArgument(
             "time_attr needs the time of each link; give edge_label_time (all edges of a type have "
             "their own where time_attr is 'edge_time')"

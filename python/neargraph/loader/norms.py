@@ -5,11 +5,12 @@ back when it needs it. The invariant: a folder of counts appears whole or not at
 only for the same draws on the same version of a store.
 """
 
+import errno
 import hashlib
 import json
 import shutil
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,19 +36,49 @@ Counts = NDArray[np.uint32]
 
 
 @dataclass(frozen=True)
+class Kept:
+    """A folder of counts: what decides the draws (`key`), and how many `nodes` and `edges` there
+    are, of which `num_nodes` can be drawn."""
+
+    folder: Path
+    key: str
+    nodes: int
+    edges: int
+    num_nodes: int
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Counts by file."""
+        return {"nodes": self.nodes, "edges": self.edges}
+
+
+@dataclass(frozen=True)
 class Norms:
     """How often nodes and edges were in `num_samples` subgraphs.
 
     Attributes:
         nodes: By node id.
         edges: By edge id.
+        num_nodes: Nodes that can be drawn: those that were not deleted.
         form: Whose definition `of` has, "pyg" or "paper".
+        kept: The folder of the counts and what it has to hold; None where no folder keeps them.
     """
 
     nodes: Counts
     edges: Counts
     num_samples: int
+    num_nodes: int
     form: str = "pyg"
+    kept: "Kept | None" = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if self.kept is None:
+            raise UnsupportedArgument(
+                "the coefficients of sample_coverage are in a mapped file without a name, which a "
+                "process that is started anew cannot open; give save_dir, or use "
+                "multiprocessing_context='fork'"
+            )
+        return _open_as, (self.kept, self.form)
 
     def of(self, batch: MiniBatch) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """``node_norm`` [n] and ``edge_norm`` [e] of a batch."""
@@ -59,13 +90,13 @@ class Norms:
             # share of exp(-mean); and it is finite where nothing was counted.
             counts += 1
             edge = counts[batch.edge_index()[1]] / (self.edges[edge_ids].astype(np.float32) + 1)
-            return np.float32(self.num_samples / len(self.nodes)) / counts, edge
+            return np.float32(self.num_samples / self.num_nodes) / counts, edge
         sources = counts[batch.edge_index()[0]]
         with np.errstate(divide="ignore", invalid="ignore"):
             edge = np.clip(sources / self.edges[edge_ids], 0, _EDGE_NORM_MAX)
         edge = np.where(np.isnan(edge), _EDGE_NORM_NONE, edge)
         counts[counts == 0] = _NODE_COUNT_NONE
-        node = self.num_samples / counts / len(self.nodes)
+        node = self.num_samples / counts / self.num_nodes
         return node.astype(np.float32), edge.astype(np.float32)
 
 
@@ -93,6 +124,7 @@ def count_norms(
     Raises:
         UnsupportedArgument: The store keeps no edge ids.
         StateMismatch: What is kept in `folder` is not what was written there.
+        ValueError: `folder` is a file.
     """
     schema = sampler.snapshot.schema
     edge_type = schema.edge_types[0]
@@ -101,63 +133,91 @@ def count_norms(
             "sample_coverage counts edges by their ids, and this store keeps none; import it again "
             "with --edge-ids, or use sample_coverage=0"
         )
-    sizes = {"nodes": schema.node_types[0].num_nodes, "edges": edge_type.num_edge_ids}
-    key = f"{name}:{sampler.snapshot.fingerprint}:{sampler.seed}"
+    owner = schema.node_types[0]
+    key = f"{name}:{num_steps}:{sampler.snapshot.fingerprint}:{sampler.seed}"
+    digest = hashlib.blake2b(key.encode(), digest_size=8).hexdigest()
+    sizes = (owner.num_nodes, edge_type.num_edge_ids, owner.num_nodes_live)
+    kept = Kept(Path(folder or "") / f"saint-{digest}", key, *sizes)
+    how = (sampler, steps, kept, coverage, num_steps, shown)
     if folder is None:
         with scratch_folder(sampler.snapshot.path) as passing:
             # Mapped files stay until the last array over them is gone.
-            return _count(Path(passing), sampler, steps, sizes, coverage, num_steps, shown)
-    digest = hashlib.blake2b(key.encode(), digest_size=8).hexdigest()
-    kept = Path(folder) / f"saint-{digest}"
-    if not kept.exists():
-        Path(folder).mkdir(parents=True, exist_ok=True)
-        room = Path(tempfile.mkdtemp(prefix=f".{kept.name}-", dir=folder))
+            return _count(Path(passing), *how)
+    if not kept.folder.exists():
+        room = _room_in(Path(folder), kept.folder.name)
         try:
-            norms = _count(room, sampler, steps, sizes, coverage, num_steps, shown)
+            norms = _count(room, *how)
             facts = {"key": key, "num_samples": norms.num_samples}
             (room / _FACTS).write_text(json.dumps(facts))
-            room.rename(kept)
+            _publish(room, kept.folder)
         except BaseException:
             shutil.rmtree(room, ignore_errors=True)
             raise
-    return _open(kept, key, sizes)
+    return _open(kept)
 
 
-def _open(kept: Path, key: str, sizes: dict[str, int]) -> Norms:
-    wrong = StateMismatch(
-        f"{kept} does not hold the counts of these draws; remove it, or give another save_dir"
-    )
+def _room_in(folder: Path, name: str) -> Path:
+    """A new folder inside `folder`, which is made if it is not there."""
     try:
-        facts = json.loads((kept / _FACTS).read_text())
-        arrays = {name: np.load(kept / f"{name}.npy", mmap_mode="r") for name in sizes}
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise ValueError(
+            f"save_dir={str(folder)!r} is a file, or below one; give a folder"
+        ) from error
+    return Path(tempfile.mkdtemp(prefix=f".{name}-", dir=folder))
+
+
+def _publish(room: Path, kept: Path) -> None:
+    """Gives counts their name, unless another process that counted the same was first."""
+    try:
+        room.rename(kept)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+            raise
+        shutil.rmtree(room)
+
+
+def _open_as(kept: Kept, form: str) -> Norms:
+    return replace(_open(kept), form=form)
+
+
+def _open(kept: Kept) -> Norms:
+    wrong = StateMismatch(
+        f"{kept.folder} does not hold the counts of these draws; remove it, or give another "
+        "save_dir"
+    )
+    sizes = kept.sizes
+    try:
+        facts = json.loads((kept.folder / _FACTS).read_text())
+        arrays = {name: np.load(kept.folder / f"{name}.npy", mmap_mode="r") for name in sizes}
     except (OSError, ValueError, EOFError) as error:
         raise wrong from error
     for name, array in arrays.items():
         if array.shape != (sizes[name],) or array.dtype != np.uint32:
             raise wrong
     num_samples = facts.get("num_samples") if isinstance(facts, dict) else None
-    if not isinstance(num_samples, int) or num_samples < 1 or facts.get("key") != key:
+    if not isinstance(num_samples, int) or num_samples < 1 or facts.get("key") != kept.key:
         raise wrong
-    return Norms(arrays["nodes"], arrays["edges"], num_samples)
+    return Norms(arrays["nodes"], arrays["edges"], num_samples, kept.num_nodes, kept=kept)
 
 
 def _count(
     room: Path,
     sampler: NeighborSampler,
     steps: InputNodes,
-    sizes: dict[str, int],
+    kept: Kept,
     coverage: int,
     num_steps: int,
     shown: bool,
 ) -> Norms:
     arrays: dict[str, Any] = {
         name: np.lib.format.open_memmap(room / f"{name}.npy", "w+", np.uint32, (size,))
-        for name, size in sizes.items()
+        for name, size in kept.sizes.items()
     }
     plan = SeedPlan(num_seeds=num_steps, batch_size=1, seed=sampler.seed)
     options = ReadOptions(reading="direct")
     pipeline = Pipeline(sampler, steps, plan, options, goes_on=False)
-    wanted, seen, passes = coverage * sizes["nodes"], 0, 0
+    wanted, seen, passes = coverage * kept.num_nodes, 0, 0
     with progress_bar(wanted, "GraphSAINT coefficients", shown) as advance:
         while seen < wanted:
             before = seen
@@ -174,4 +234,4 @@ def _count(
             if seen == before:
                 raise UnsupportedArgument("the draws give no nodes, so nothing can be counted")
     pipeline.close()
-    return Norms(arrays["nodes"], arrays["edges"], passes * num_steps)
+    return Norms(arrays["nodes"], arrays["edges"], passes * num_steps, kept.num_nodes)

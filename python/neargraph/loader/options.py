@@ -4,9 +4,11 @@ The invariant: every combination that passes is honoured. What some way of readi
 refused by name, before anything is read.
 """
 
+import math
 import os
 import re
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 from neargraph.exceptions import UnsupportedArgument
@@ -47,7 +49,7 @@ class ReadOptions:
             known = ", ".join(map(repr, READINGS))
             raise ValueError(f"reading={self.reading!r} is not one of {known}")
         for name in ("window", "prefetch", "threads"):
-            check_count(name, getattr(self, name), 1)
+            check_count(name, getattr(self, name), 1, optional=True)
         if not isinstance(self.compiled, bool | str | os.PathLike):
             raise ValueError(
                 f"compiled={self.compiled!r} is not True, False, 'auto' or the path of a directory"
@@ -147,13 +149,26 @@ class ReadOptions:
                 )
 
 
-def check_count(name: str, value: Any, least: int) -> None:
-    """Refuses what is neither None nor a whole number from `least` on.
+# What the compiled core takes of counts; those of draws and steps are narrower.
+_LARGEST = 2**63 - 1
+LARGEST_DRAWS = 2**32 - 1
+
+
+def check_count(
+    name: str, value: Any, least: int, most: int = _LARGEST, *, optional: bool = False
+) -> None:
+    """Refuses what is not a whole number from `least` to `most`, or None where it is `optional`.
 
     Raises:
         ValueError: It is something else.
     """
-    if value is None:
+    if value is None and optional:
         return
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ValueError(f"{name} must be a whole number from {least} on, got {value!r}")
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        span = f"from {least} on" if most == _LARGEST else f"in {least} ... {most}"
+        raise ValueError(f"{name} must be a whole number {span}, got {value!r}")
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is one finite number."""
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)

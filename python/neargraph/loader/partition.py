@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from neargraph import _core
 from neargraph.exceptions import MissingDependency, UnsupportedArgument
 from neargraph.reader import Reader
 
@@ -71,8 +70,10 @@ def _both_ways(store: Any, count: int) -> tuple[NDArray[np.int64], NDArray[np.in
     return starts, to[np.argsort(from_, kind="stable")]
 
 
-def groups_of_parts(store: Reader, parts: Any, num_parts: int) -> _core.Inputs:
-    """Inputs whose places stand for the live nodes of a part.
+def groups_of_parts(
+    store: Reader, parts: Any, num_parts: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The live nodes part by part: where each part ends, [num_parts + 1], and the nodes, [n].
 
     Raises:
         ValueError: `parts` does not say one of `num_parts` parts for each node.
@@ -92,4 +93,4 @@ def groups_of_parts(store: Reader, parts: Any, num_parts: int) -> _core.Inputs:
     nodes = live[np.argsort(array[live], kind="stable")]
     ends = np.zeros(num_parts + 1, np.int64)
     np.cumsum(np.bincount(array[live], minlength=num_parts), out=ends[1:])
-    return _core.Inputs.groups(owner.index, ends, nodes)
+    return ends, nodes

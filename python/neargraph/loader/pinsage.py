@@ -1,18 +1,20 @@
 """Batches of neighbours by importance, as PinSAGE has them (Ying et al., KDD 2018)."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from neargraph import _core
 from neargraph._optional import torch_for
 from neargraph.exceptions import UnsupportedArgument
 from neargraph.loader.minibatch import MiniBatch
-from neargraph.loader.options import check_count
+from neargraph.loader.options import LARGEST_DRAWS, check_count, is_number
+from neargraph.loader.sampler import Attrs
 from neargraph.loader.seeds import one_for_each, resolve_input_nodes, with_given
 from neargraph.loader.spreading import SpreadSampler, only_edge_type, path_of
 from neargraph.reader import Reader
+from neargraph.schema import Kind, NodeType, Schema
 
 with torch_for("PinSAGELoader"):
     import torch
@@ -35,11 +37,18 @@ class HeldOutEdges:
 
     Which ones they are is the rule by which `neargraph.train` holds links out; `symmetric` makes an
     edge and its reverse one.
+
+    Raises:
+        ValueError: `percent` is not a number from 0 to 100.
     """
 
     seed: int
     percent: float
     symmetric: bool
+
+    def __post_init__(self) -> None:
+        if not is_number(self.percent) or not 0 <= self.percent <= 100:
+            raise ValueError(f"percent must be a number from 0 to 100, got {self.percent!r}")
 
 
 class _Collator(Collator):
@@ -106,7 +115,8 @@ class PinSAGELoader(SamplingLoader):
 
     Raises:
         NameNotFound: No such type.
-        UnsupportedArgument: Steps do not follow each other, or seeds are of another type.
+        UnsupportedArgument: Steps do not follow each other, or seeds are of another type; or
+            `attrs` names tensors of other types than that of the seeds.
 
     Example:
         >>> loader = ng.PinSAGELoader(store, [10, 5], "item", path=["views", "rev_views"],
@@ -139,7 +149,7 @@ class PinSAGELoader(SamplingLoader):
         rule = None
         if held_out is not None:
             rule = (held_out.seed % 2**64, float(held_out.percent), held_out.symmetric)
-        spread = _core.Spread.visits(steps, num_walks, walk_length, restart, neighbors, rule)
+        spread = ("visits", steps, num_walks, walk_length, restart, neighbors, rule)
         rows, x_cast = given.rows(snapshot.schema)
         how = {"spread": spread, "induced": False, "seed": given.seed, **rows}
         self._words = f"{steps}:{num_walks}:{walk_length}:{restart}:{neighbors}:{rule}"
@@ -150,13 +160,14 @@ class PinSAGELoader(SamplingLoader):
             _check_start(inputs.node_type.name, types[0].destination)
             sampler = SpreadSampler(snapshot, **how)
             of_type = [t for t in sampler.tensors if t[:2] == ("node", inputs.node_type.index)]
+            _check_attrs(snapshot.schema, inputs.node_type, given.attrs, sampler.tensors)
             collator = _Collator(sampler.schema, of_type, x_cast)
             collator.node_type = inputs.node_type.name
             self._start(sampler, inputs, collator, given)
             return
         if input_nodes is not None:
             raise UnsupportedArgument("give input_nodes or links, not both")
-        only_edge_type(snapshot.schema, None, "a graph whose links are scored by visits")
+        only_edge_type(snapshot.schema, "a graph whose links are scored by visits")
         edge_type, ends = resolve_links(snapshot.schema, edge_label_index)
         negatives = resolve_negatives(neg_sampling, None)
         joined = (edge_type.index, negatives, ends is None)
@@ -164,6 +175,7 @@ class PinSAGELoader(SamplingLoader):
         count = sampler.num_edges if ends is None else ends.shape[1]
         named = None if input_id is None else one_for_each("input_id", input_id, count)
         owner = snapshot.schema.node_types[0]
+        _check_attrs(snapshot.schema, owner, given.attrs, sampler.tensors)
         links = InputLinks(
             owner, None, False, edge_type=edge_type, ends=ends, count=count, named=named
         )
@@ -193,15 +205,33 @@ class PinSAGELoader(SamplingLoader):
 def _check_walks(num_neighbors: Any, num_walks: int, walk_length: int, restart: float) -> list[int]:
     """The neighbours of each hop, if all numbers are valid."""
     for name, value in (("num_walks", num_walks), ("walk_length", walk_length)):
-        check_count(name, value, 1)
+        check_count(name, value, 1, LARGEST_DRAWS)
     if not isinstance(num_neighbors, list | tuple):
         raise ValueError(f"num_neighbors is a list, one count by hop; got {num_neighbors!r}")
     neighbors = list(num_neighbors)
     for count in neighbors:
-        check_count("num_neighbors", count, 1)
-    if not 0 <= restart < 1:
-        raise ValueError(f"restart is a chance from 0 to below 1, got {restart}")
+        check_count("num_neighbors", count, 1, LARGEST_DRAWS)
+    if not is_number(restart) or not 0 <= restart < 1:
+        raise ValueError(f"restart is a chance from 0 to below 1, got {restart!r}")
     return neighbors
+
+
+def _check_attrs(
+    schema: Schema, seeds: NodeType, attrs: Attrs, tensors: list[tuple[Kind, int, str]]
+) -> None:
+    """Refuses tensors of other types than that of the nodes of a batch, where they are named."""
+    if attrs is None:
+        return
+    own = {name for kind, index, name in tensors if (kind, index) == ("node", seeds.index)}
+    by_type = isinstance(attrs, Mapping)
+    for kind, index, name in tensors:
+        if (kind, index) == ("node", seeds.index) or (name in own and not by_type):
+            continue
+        of = schema.node_types[index].name if kind == "node" else schema.edge_type_at(index).triple
+        raise UnsupportedArgument(
+            f"attrs names {name!r}, a tensor of {of!r}, and batches have nodes of type "
+            f"{seeds.name!r} alone; leave it out of attrs"
+        )
 
 
 def _check_start(seeds: str, start: str) -> None:

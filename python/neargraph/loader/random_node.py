@@ -12,7 +12,7 @@ with torch_for("RandomNodeLoader"):
     import torch  # noqa: F401
 
 from neargraph.loader.sampling import LoaderOptions, SamplingLoader
-from neargraph.loader.whole import WholeCollator
+from neargraph.loader.whole import WholeCollator, check_parts, refuse_pad
 
 
 class RandomNodeLoader(SamplingLoader):
@@ -21,14 +21,21 @@ class RandomNodeLoader(SamplingLoader):
     Each batch has the tensors of the store, ``edge_index`` [2, e] and ``n_id`` [n]. Parts are of
     equal size but for the last one; with `shuffle` each epoch has other ones.
 
+    Several ranks divide each part, and a batch has the edges inside the share of its rank: between
+    two shares of one part there are none. A smaller last part is left out then, so that not every
+    node is in every epoch.
+
     Args:
         data: The open store, or a snapshot, with one node type and one edge type.
-        num_parts: Batches of an epoch.
+        num_parts: As many parts as an epoch has at most. A part has ``ceil(nodes / num_parts)``
+            nodes, as in PyG, so that an epoch may have fewer of them: 5 nodes in 4 parts make 3.
+            Several ranks round the size of a part up to a multiple of `world_size`.
         **options: As of `NeighborLoader`: `shuffle`, `seed`, `attrs`, `transform`, `reading`,
-            `rank`, `num_workers`, `device` and the others, but not `batch_size`.
+            `rank`, `num_workers`, `device` and the others, but not `batch_size` and `pad`.
 
     Raises:
-        UnsupportedArgument: The store has several types.
+        UnsupportedArgument: The store has several types; or `pad`, which would repeat nodes.
+        ValueError: `num_parts` is not a whole number from 1 to the number of nodes.
 
     Example:
         >>> loader = ng.RandomNodeLoader(store, num_parts=40, shuffle=True)
@@ -37,13 +44,13 @@ class RandomNodeLoader(SamplingLoader):
     def __init__(self, data: Reader, num_parts: int, **options: Any) -> None:
         if "batch_size" in options:
             raise UnsupportedArgument("batch_size follows from num_parts; leave it out")
-        given = LoaderOptions.take(type(self).__name__, options)
+        refuse_pad(options)
+        given = LoaderOptions.take(type(self).__name__, {**options, "pad": False})
         super().__init__(data, given)
         snapshot = data.snapshot()
-        only_edge_type(snapshot.schema, None, "a graph that is cut into random parts")
+        only_edge_type(snapshot.schema, "a graph that is cut into random parts")
         inputs = resolve_input_nodes(snapshot, None)
-        if not 1 <= num_parts <= max(1, len(inputs)):
-            raise ValueError(f"num_parts must be in 1 ... {len(inputs)} nodes, got {num_parts}")
+        check_parts(num_parts, len(inputs))
         rows, x_cast = given.rows(snapshot.schema)
         size = -(-len(inputs) // num_parts)
         given.batch_size = -(-size // given.world_size) * given.world_size

@@ -15,12 +15,23 @@ _ARGUMENTS: dict[str, tuple[tuple[Any, ...], str]] = {
     "transform_sampler_output": ((None,), "use transform=, which gets the whole batch"),
     "custom_cls": ((None,), "use transform= to build another class"),
     "generator": ((None,), "the order of seeds is keyed by seed=; give that"),
-    "sampler": ((None,), "the order of seeds is keyed by seed=; give ids in input_nodes="),
-    "batch_sampler": ((None,), "give ids in input_nodes= in the order you want"),
+    "sampler": ((None,), "the order of seeds is keyed by seed=; {seeds}"),
+    "batch_sampler": ((None,), "the order of seeds is keyed by seed=; {seeds}"),
     "collate_fn": ((None,), "use transform="),
     "dataset": ((None,), "give the store as data"),
     "in_order": ((True,), "batches come in order"),
     "pin_memory_device": (("",), "give device="),
+}
+
+
+# Where seeds are given; other loaders make their batches of all nodes.
+_SEEDS = {
+    "NeighborLoader": "input_nodes",
+    "HGTLoader": "input_nodes",
+    "PinSAGELoader": "input_nodes",
+    "LinkNeighborLoader": "edge_label_index",
+    "ShaDowKHopSampler": "node_idx",
+    "GraphLoader": "graphs",
 }
 
 
@@ -37,7 +48,11 @@ def refuse_unsupported(given: dict[str, Any], loader: str = "NeighborLoader") ->
         harmless, instead = _ARGUMENTS[name]
         plain = getattr(value, "value", value)
         if not any(plain is h or _equal(plain, h) for h in harmless):
-            raise UnsupportedArgument(f"{name}={value!r} is not supported: {instead}")
+            named = _SEEDS.get(loader)
+            seeds = "leave it out" if named is None else f"give them in {named}= in their order"
+            raise UnsupportedArgument(
+                f"{name}={value!r} is not supported: {instead.format(seeds=seeds)}"
+            )
 
 
 def _equal(value: Any, harmless: Any) -> bool:

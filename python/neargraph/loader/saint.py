@@ -17,9 +17,9 @@ from neargraph._optional import torch_for
 from neargraph.exceptions import UnsupportedArgument
 from neargraph.loader.minibatch import MiniBatch
 from neargraph.loader.norms import Norms, count_norms
-from neargraph.loader.options import check_count
+from neargraph.loader.options import LARGEST_DRAWS, check_count
 from neargraph.loader.seeds import InputNodes
-from neargraph.loader.spreading import SpreadSampler, only_edge_type
+from neargraph.loader.spreading import Growth, SpreadSampler, only_edge_type
 from neargraph.reader import Reader
 from neargraph.schema import EdgeType
 
@@ -102,7 +102,7 @@ class _GraphSAINTSampler(SamplingLoader):
         check_count("num_steps", num_steps, 1)
         check_count("sample_coverage", sample_coverage, 0)
         snapshot = data.snapshot()
-        edge_type = only_edge_type(snapshot.schema, None, "a graph that subgraphs are drawn from")
+        edge_type = only_edge_type(snapshot.schema, "a graph that subgraphs are drawn from")
         rows, x_cast = given.rows(snapshot.schema)
         how, spread = self._draws(edge_type)
         drawn: dict[str, Any] = {"roots": (how, batch_size, edge_type.index), "spread": spread}
@@ -112,7 +112,8 @@ class _GraphSAINTSampler(SamplingLoader):
         )
         collator = _Collator(sampler.schema, sampler.tensors, x_cast, by_hop=False)
         self._words = f"{how}:{batch_size}:{self._extra()}"
-        self._form = form
+        self._form = None if form == "pyg" else form
+        self._coverage = sample_coverage or None
         self._start(sampler, steps, collator, given)
         if sample_coverage:
             plain = SpreadSampler(snapshot, seed=given.seed, attrs=(), **drawn)
@@ -128,7 +129,7 @@ class _GraphSAINTSampler(SamplingLoader):
             collator.norms = replace(counted, form=form)
 
     @abstractmethod
-    def _draws(self, edge_type: EdgeType) -> tuple[str, _core.Spread | None]:
+    def _draws(self, edge_type: EdgeType) -> tuple[str, Growth | None]:
         """How roots are drawn, and what grows from them."""
 
     def _extra(self) -> str:
@@ -136,8 +137,9 @@ class _GraphSAINTSampler(SamplingLoader):
         return ""
 
     def _settings(self) -> dict[str, Any]:
-        form = {} if self._form == "pyg" else {"norms": self._form}
-        return {**super()._settings(), "draws": self._words, **form}
+        # None is what states say that were saved without the coefficients, or with PyG's.
+        norms = {"sample_coverage": self._coverage, "norms": self._form}
+        return {**super()._settings(), "draws": self._words, **norms}
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.snapshot.path!r}, steps={len(self)})"
@@ -177,7 +179,7 @@ class GraphSAINTNodeSampler(_GraphSAINTSampler):
         ...     loss = (loss_of(batch) * batch.node_norm)[batch.train_mask].sum()
     """
 
-    def _draws(self, edge_type: EdgeType) -> tuple[str, _core.Spread | None]:
+    def _draws(self, edge_type: EdgeType) -> tuple[str, Growth | None]:
         return "degrees", None
 
 
@@ -192,7 +194,7 @@ class GraphSAINTEdgeSampler(_GraphSAINTSampler):
     Batches and arguments are those of `GraphSAINTNodeSampler`; `batch_size` counts edges.
     """
 
-    def _draws(self, edge_type: EdgeType) -> tuple[str, _core.Spread | None]:
+    def _draws(self, edge_type: EdgeType) -> tuple[str, Growth | None]:
         return "edges", None
 
 
@@ -222,12 +224,12 @@ class GraphSAINTRandomWalkSampler(_GraphSAINTSampler):
         log: bool = True,
         **options: Any,
     ) -> None:
-        check_count("walk_length", walk_length, 1)
+        check_count("walk_length", walk_length, 1, LARGEST_DRAWS)
         self._walk_length = walk_length
         super().__init__(data, batch_size, num_steps, sample_coverage, save_dir, log, **options)
 
-    def _draws(self, edge_type: EdgeType) -> tuple[str, _core.Spread | None]:
-        return "nodes", _core.Spread.walks([edge_type.index], self._walk_length, None)
+    def _draws(self, edge_type: EdgeType) -> tuple[str, Growth | None]:
+        return "nodes", ("walks", [edge_type.index], self._walk_length, None)
 
     def _extra(self) -> str:
         return str(self._walk_length)

@@ -229,13 +229,20 @@ class NeighborSampler:
             BudgetTooSmall: The batch does not fit the memory budget.
         """
         inputs = resolve_input_nodes(self.snapshot, ids)
-        places = np.arange(len(inputs), dtype=np.int64)
-        core = self.core.sample([(inputs.node_type.index, inputs.nodes(places))], stream)
-        self._check_rows(core, f"the batch of stream {stream}", BY_ITSELF)
-        return MiniBatch(core, self.schema, inputs.node_type, inputs.input_id(places))
+        self.check_seed_times(inputs)
+        return self.make(inputs, stream)
 
     def sample_many(self, seeds: Mapping[str, Any], *, stream: int = 0) -> MiniBatch:
-        """Samples one batch around seeds of several node types, {node type: ids [n]}."""
+        """Samples one batch around seeds of several node types, {node type: ids [n]}.
+
+        Raises:
+            UnsupportedArgument: The sampler has a shape, such as `disjoint` or `time_attr`.
+        """
+        if not self.shape.is_plain:
+            raise UnsupportedArgument(
+                "sample_many makes plain batches, and this sampler makes disjoint ones, or looks at "
+                "times, or has other edges than those that it draws; use sample"
+            )
         schema = self.schema
         given = [(schema.node_type(name), as_ids(ids)) for name, ids in seeds.items()]
         core = self.core.sample([(t.index, ids) for t, ids in given], stream)
@@ -247,7 +254,7 @@ class NeighborSampler:
     def make(self, inputs: InputNodes, stream: int) -> MiniBatch:
         """Samples one batch around all of `inputs`, with the times that are given for them."""
         places = np.arange(len(inputs), dtype=np.int64)
-        core = self.core.make(inputs.at(places), stream)
+        core = self.core.make(inputs.at(places), stream, 0, 1)
         self._check_rows(core, f"the batch of stream {stream}", BY_ITSELF)
         return MiniBatch(core, self.schema, inputs.node_type, inputs.input_id(places))
 
@@ -322,7 +329,8 @@ class NeighborSampler:
         """Batch `batch` alone, in this thread; the same bytes as a `Pipeline` gives."""
         places, stream = plan.places(train_epoch, batch, batch + 1), plan.stream(train_epoch, batch)
         seeds = inputs.at(places)
-        core = with_room(self.snapshot.version, lambda: self.core.make(seeds, stream))
+        part = (stream, plan.first(batch), plan.batch_size)
+        core = with_room(self.snapshot.version, lambda: self.core.make(seeds, *part))
         return self.wrap(core, inputs, plan, (train_epoch, batch), lambda: BY_ITSELF)
 
     def wrap(

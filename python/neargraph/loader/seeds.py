@@ -80,16 +80,14 @@ def digest_of(ids: NDArray[np.int64]) -> str:
     return hashlib.blake2b(np.ascontiguousarray(ids).data, digest_size=8).hexdigest()
 
 
-def with_given(
-    inputs: InputNodes, *, times: Any = None, input_id: Any = None, name: str = "input_time"
-) -> InputNodes:
+def with_given(inputs: InputNodes, *, times: Any = None, input_id: Any = None) -> InputNodes:
     """The same seeds with what a user gives for each of them.
 
     Raises:
         ValueError: Not one for each seed.
     """
     if times is not None:
-        inputs = replace(inputs, times=one_for_each(name, times, len(inputs)))
+        inputs = replace(inputs, times=one_for_each("input_time", times, len(inputs)))
     if input_id is not None:
         inputs = replace(inputs, named=one_for_each("input_id", input_id, len(inputs)))
     return inputs

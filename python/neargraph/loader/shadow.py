@@ -14,13 +14,14 @@ with torch_for("ShaDowKHopSampler"):
     import torch
     from torch_geometric.data import Batch
 
-from neargraph.loader.collate import Collator, take_rows
+from neargraph.loader.collate import take_rows
 from neargraph.loader.sampler import NeighborSampler
 from neargraph.loader.sampling import LoaderOptions, SamplingLoader
 from neargraph.loader.shape import EDGE_TIME
+from neargraph.loader.whole import WholeCollator
 
 
-class _Collator(Collator):
+class _Collator(WholeCollator):
     """A `Batch` of one subgraph for each root, root after root."""
 
     @property
@@ -30,7 +31,7 @@ class _Collator(Collator):
         return {*columns, EDGE_TIME, WEIGHT_ATTR, "e_id"}
 
     def __call__(self, batch: MiniBatch) -> Any:
-        data, seeds = self.graph(batch), batch.num_seeds
+        data, seeds = super().__call__(batch), batch.num_seeds
         order = torch.argsort(data.batch, stable=True)
         number = torch.empty_like(order)
         number[order] = torch.arange(len(order))
@@ -59,7 +60,8 @@ class ShaDowKHopSampler(SamplingLoader):
 
     Each batch has ``x`` and the other node tensors [n, ...], ``y`` of the roots alone [r, ...],
     ``edge_index`` [2, e], ``n_id`` [n], ``batch`` [n] and ``ptr`` [r + 1] (which root a node
-    belongs to), and ``root_n_id`` [r], the place of each root among the nodes.
+    belongs to), and ``root_n_id`` [r], the place of each root among the nodes. Several ranks repeat
+    roots to fill the last batch, and ``num_padding`` counts those at its end.
 
     Args:
         data: The open store, or a snapshot, with one node type and one edge type.
@@ -91,7 +93,7 @@ class ShaDowKHopSampler(SamplingLoader):
         super().__init__(data, given)
         check_count("depth", depth, 1)
         snapshot = data.snapshot()
-        only_edge_type(snapshot.schema, None, "a graph of which small parts are taken")
+        only_edge_type(snapshot.schema, "a graph of which small parts are taken")
         rows, x_cast = given.rows(snapshot.schema)
         sampler = NeighborSampler(
             snapshot,

@@ -144,23 +144,68 @@ def turned_round(schema: Schema, edge_type: EdgeType) -> EdgeType:
     """The edge type that the edges of `edge_type` belong to in the other direction.
 
     That is ``rev_`` of its relation where there is one, the type itself where it joins a node type
-    with itself, and else the only type that joins the two the other way.
+    with itself, and else the only type that joins the two the other way, unless its name says that
+    it is the other direction of a third type.
 
     Raises:
-        UnsupportedArgument: There is none.
+        UnsupportedArgument: There is none, or edges have times or weights in one direction alone.
     """
-    source, relation, destination = edge_type.triple
-    turned = [t for t in schema.edge_types if (t.source, t.destination) == (destination, source)]
-    names = (f"rev_{relation}", relation.removeprefix("rev_"))
-    named = [t for t in turned if t.relation in names and t.index != edge_type.index]
-    if named:
-        return named[0]
-    if source == destination:
-        return edge_type
-    if len(turned) == 1:
-        return turned[0]
+    found = reverse_by_name(schema, edge_type)
+    if found is None:
+        found = edge_type if edge_type.source == edge_type.destination else None
+    if found is None:
+        found = _only_other_way(schema, edge_type)
+    for what, one, other in (
+        ("times", edge_type.has_time, found.has_time),
+        ("weights", edge_type.has_weight, found.has_weight),
+    ):
+        if one != other:
+            having, lacking = (edge_type, found) if one else (found, edge_type)
+            raise UnsupportedArgument(
+                f"subgraph_type='bidirectional' joins {having.triple!r}, whose edges have {what}, "
+                f"with {lacking.triple!r}, whose edges have none; import both with their {what}, "
+                "or use subgraph_type='directional'"
+            )
+    return found
+
+
+def reverse_by_name(schema: Schema, edge_type: EdgeType) -> EdgeType | None:
+    """The other direction of `edge_type` as names say it: ``rev_`` and its relation, or the
+    relation behind its own ``rev_``, or the same relation; None where there is none, or where that
+    is by preference the other direction of a third type."""
+    found = _named_other(schema, edge_type)
+    mutual = found is not None and _named_other(schema, found) == edge_type
+    return found if mutual else None
+
+
+def _named_other(schema: Schema, edge_type: EdgeType) -> EdgeType | None:
+    relation, others = edge_type.relation, _other_way(schema, edge_type)
+    for name in (f"rev_{relation}", relation.removeprefix("rev_")):
+        for other in others:
+            if other.relation == name:
+                return other
+    return None
+
+
+def _other_way(schema: Schema, edge_type: EdgeType) -> list[EdgeType]:
+    ends = (edge_type.destination, edge_type.source)
+    return [
+        other
+        for other in schema.edge_types
+        if (other.source, other.destination) == ends and other.index != edge_type.index
+    ]
+
+
+def _only_other_way(schema: Schema, edge_type: EdgeType) -> EdgeType:
+    others = _other_way(schema, edge_type)
+    named = reverse_by_name(schema, others[0]) if len(others) == 1 else None
+    if len(others) == 1 and named is None:
+        return others[0]
+    there = f"this store has {len(others)} from {edge_type.destination!r} to {edge_type.source!r}"
+    if named is not None:
+        there = f"{others[0].triple!r} is the other direction of {named.triple!r}"
     raise UnsupportedArgument(
         f"subgraph_type='bidirectional' needs an edge type that holds {edge_type.triple!r} the "
-        f"other way, and this store has {len(turned)} from {destination!r} to {source!r}; give "
-        "them fanouts and import one, or use subgraph_type='directional'"
+        f"other way, and {there}; import 'rev_{edge_type.relation}' and give it fanouts, or use "
+        "subgraph_type='directional'"
     )

@@ -7,50 +7,35 @@ Each class says what the compiled core is asked for, and nothing else. The invar
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from neargraph import _core
 from neargraph.exceptions import UnsupportedArgument
 from neargraph.loader.sampler import NeighborSampler
-from neargraph.reader import EdgeName, Reader
+from neargraph.reader import Reader
 from neargraph.schema import EdgeType, Schema
 
+Growth = tuple[Any, ...]
+Joined = tuple[int, tuple[str, float] | None, bool]
 
-class SpreadSampler(NeighborSampler):
-    """A sampler without hops of neighbours.
+
+class LinkSampler(NeighborSampler):
+    """Samples around both ends of links.
 
     Args:
         store: The open store, or a snapshot.
-        spread: How batches grow from their seeds; None leaves the seeds.
-        roots: (how, count, edge type) of seeds that are drawn.
-        links: (edge type, negatives, whether they are given by number) of seeds that are links.
-        induced: Batches have all edges between their nodes.
-        **how: `seed`, `attrs`, `x_dtype` and the others that say which rows are read.
+        fanouts: As of `NeighborSampler`.
+        links: (edge type, negatives, whether they are given by number); None samples around nodes.
+        **how: As of `NeighborSampler`.
     """
 
-    def __init__(
-        self,
-        store: Reader,
-        *,
-        spread: _core.Spread | None = None,
-        roots: tuple[str, int, int] | None = None,
-        links: tuple[int, tuple[str, float] | None, bool] | None = None,
-        induced: bool = True,
-        **how: Any,
-    ) -> None:
-        self._grows, self._drawn, self._joined = spread, roots, links
-        self._made_roots: _core.Roots | None = None
+    def __init__(self, store: Reader, fanouts: Any, *, links: Joined | None, **how: Any) -> None:
+        self._joined = links
         self._made_links: _core.Links | None = None
-        subgraph = "induced" if induced else "directional"
-        super().__init__(store, [], subgraph_type=subgraph, **how)
-
-    def _spread(self) -> _core.Spread | None:
-        return self._grows
-
-    def _roots(self) -> _core.Roots | None:
-        if self._drawn is not None and self._made_roots is None:
-            self._made_roots = _core.Roots(self.snapshot.version, *self._drawn)
-        return self._made_roots
+        super().__init__(store, fanouts, **how)
 
     def _links(self) -> _core.Links | None:
+        # Degrees of all nodes are read for it, so that each process makes it once.
         if self._joined is not None and self._made_links is None:
             self._made_links = _core.Links(self.snapshot.version, *self._joined)
         return self._made_links
@@ -62,10 +47,55 @@ class SpreadSampler(NeighborSampler):
         return 0 if links is None else links.num_edges or 0
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_made_roots": None, "_made_links": None}
+        return {**self.__dict__, "_made_links": None}
 
 
-def only_edge_type(schema: Schema, name: EdgeName, what: str) -> EdgeType:
+class SpreadSampler(LinkSampler):
+    """A sampler without hops of neighbours.
+
+    Args:
+        store: The open store, or a snapshot.
+        spread: How batches grow from their seeds: the name of a constructor of `_core.Spread` and
+            what it takes. None leaves the seeds.
+        roots: (how, count, edge type) of seeds that are drawn.
+        links: (edge type, negatives, whether they are given by number) of seeds that are links.
+        induced: Batches have all edges between their nodes.
+        **how: `seed`, `attrs`, `x_dtype` and the others that say which rows are read.
+    """
+
+    def __init__(
+        self,
+        store: Reader,
+        *,
+        spread: Growth | None = None,
+        roots: tuple[str, int, int] | None = None,
+        links: Joined | None = None,
+        induced: bool = True,
+        **how: Any,
+    ) -> None:
+        self._grows, self._drawn = spread, roots
+        self._made_roots: _core.Roots | None = None
+        subgraph = "induced" if induced else "directional"
+        super().__init__(store, [], links=links, subgraph_type=subgraph, **how)
+
+    def _spread(self) -> _core.Spread | None:
+        if self._grows is None:
+            return None
+        # What the core makes cannot be pickled, and this is made in no time.
+        name, *given = self._grows
+        made: _core.Spread = getattr(_core.Spread, name)(*given)
+        return made
+
+    def _roots(self) -> _core.Roots | None:
+        if self._drawn is not None and self._made_roots is None:
+            self._made_roots = _core.Roots(self.snapshot.version, *self._drawn)
+        return self._made_roots
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_made_roots": None}
+
+
+def only_edge_type(schema: Schema, what: str) -> EdgeType:
     """The edge type that subgraphs grow over: it joins a node type with itself.
 
     Raises:
@@ -77,7 +107,7 @@ def only_edge_type(schema: Schema, name: EdgeName, what: str) -> EdgeType:
             f"{len(schema.node_types)} and {len(schema.edge_types)}; use NeighborLoader or "
             "HGTLoader"
         )
-    return schema.edge_type(name)
+    return schema.edge_type()
 
 
 def path_of(schema: Schema, names: Sequence[Any] | Any) -> list[EdgeType]:
@@ -115,6 +145,7 @@ def counts_by_type(schema: Schema, given: Any) -> list[list[int]]:
     if len({len(counts) for counts in lists}) != 1 or not lists[0]:
         raise ValueError(f"num_samples needs one number for each layer and type, got {given!r}")
     for count in (count for counts in lists for count in counts):
-        if isinstance(count, bool) or int(count) != count or not 0 <= count < 2**32:
+        is_whole = isinstance(count, int | np.integer) and not isinstance(count, bool)
+        if not is_whole or not 0 <= count < 2**32:
             raise ValueError(f"num_samples holds counts from 0 on, got {count!r}")
     return lists

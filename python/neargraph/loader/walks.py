@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neargraph.exceptions import UnsupportedArgument
-from neargraph.loader.options import check_count
+from neargraph.loader.options import LARGEST_DRAWS, check_count, is_number
 from neargraph.loader.seeds import resolve_input_nodes
 from neargraph.loader.spreading import SpreadSampler, path_of
 from neargraph.reader import Reader
@@ -54,10 +54,10 @@ class RandomWalkSampler:
         path: str | Sequence[Any] | None = None,
         seed: int = 0,
     ) -> None:
-        check_count("walk_length", walk_length, 1)
+        check_count("walk_length", walk_length, 1, LARGEST_DRAWS)
         for name, value in (("p", p), ("q", q)):
-            if not (value > 0 and np.isfinite(value)):
-                raise ValueError(f"{name} must be a finite number above 0, got {value}")
+            if not is_number(value) or value <= 0:
+                raise ValueError(f"{name} must be a finite number above 0, got {value!r}")
         self.snapshot = store.snapshot()
         types = path_of(self.snapshot.schema, path)
         self._path = [t.index for t in types]
@@ -78,8 +78,10 @@ class RandomWalkSampler:
 
         Raises:
             NodeOutOfRange: An id is out of range.
+            ValueError: `stream` is not in 0 ... 2^64 - 1.
             BudgetTooSmall: The walks do not fit the memory budget.
         """
+        check_count("stream", stream, 0, 2**64 - 1)
         inputs = resolve_input_nodes(self.snapshot, ids)
         if inputs.node_type.name != self._start:
             raise UnsupportedArgument(

@@ -1,11 +1,14 @@
 """The tensors of a store that hold an embedding, what its optimiser keeps, and the way back.
 
-Beside the rows there are the state of the optimiser, the step at which each row was written, and
-what the row was at the last checkpoint (its undo row). The invariant: a commit has all of these for
+Beside the rows there are the state of the optimiser, the step at which each row was written with
+the number of the tensors, and what the row was at the last checkpoint (its undo row). The number is
+drawn when the tensors are created, so that those of two runs differ. The invariant: a commit has all of these for
 each of its rows, so that after a crash at any moment every row can go back to that checkpoint.
 """
 
+import secrets
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,14 +76,15 @@ class EmbeddingTensors:
         shapes: dict[str, tuple[str, list[int]]] = {"rows": ("f32", [dim])}
         if slots > 1:
             shapes["state"] = ("f32", [slots - 1, dim])
-        shapes["step"] = ("i64", [2])
+        shapes["step"] = ("i64", [3])
         if undo:
             shapes["undo"] = ("f32", [slots, dim])
         self._has_undo = undo
         for part, (dtype, shape) in shapes.items():
             self._make(owner, part, dtype, shape, std, seed)
+        self.last_step, self.number = self._newest()
         # Each row of each tensor is taken to touch blocks of its own.
-        widths = [4 * dim, 4 * dim * (slots - 1), 16, 4 * dim * slots * undo]
+        widths = [4 * dim, 4 * dim * (slots - 1), 24, 4 * dim * slots * undo]
         self._unwritten_bytes = 0
         self._commit_bytes = sum(-(-width // _BLOCK_BYTES) * _BLOCK_BYTES for width in widths)
 
@@ -96,8 +100,12 @@ class EmbeddingTensors:
                         f"{meta.dtype}, the embedding needs {shape} of {dtype}; choose another name"
                     )
                 return
-        rows = _normal if part == "rows" else _zeros
-        parts = rows(owner.num_nodes, shape, dtype, std, seed)
+        if part == "rows":
+            parts: Iterator[NDArray[Any]] = _normal(owner.num_nodes, shape, std, seed)
+        elif part == "step":
+            parts = _first_steps(owner.num_nodes)
+        else:
+            parts = _zeros(owner.num_nodes, shape)
         add_parts(self._store, owner, name, dtype, shape, owner.num_nodes, parts, None)
 
     # Reading
@@ -133,12 +141,16 @@ class EmbeddingTensors:
             first += len(piece)
         return out
 
-    def last_step(self) -> int:
-        """The last step at which a row was written; 0 where none was."""
-        return max((int(steps[:, 0].max(initial=0)) for _, steps in self._scan()), default=0)
+    def _newest(self) -> tuple[int, int]:
+        """The last step at which a row was written, 0 where none was, and the number; that of a
+        node that was added since is 0 until its row is written."""
+        found = np.zeros(3, np.int64)
+        for _, steps in self._scan():
+            found = np.maximum(found, steps.max(axis=0, initial=0))
+        return int(found[0]), int(found[2])
 
     def _scan(self) -> Iterator[tuple[Ids, NDArray[np.int64]]]:
-        """(ids, (step, checkpoint before it) of each) over all nodes, part by part."""
+        """(ids, (step, checkpoint before it, number) of each) over all nodes, part by part."""
         snapshot = self._store.snapshot()
         count = snapshot.schema.node_type(self.node_type).num_nodes
         for first in range(0, count, _SCAN_ROWS):
@@ -188,7 +200,8 @@ class EmbeddingTensors:
                 return
             if keeps:
                 self._keep(batch, ids, base)
-            put = {"rows": table[:, 0], "step": np.tile(np.array([step, base]), (len(ids), 1))}
+            steps = np.tile(np.array([step, base, self.number]), (len(ids), 1))
+            put = {"rows": table[:, 0], "step": steps}
             if self._slots > 1:
                 put["state"] = table[:, 1:]
             for part, rows in put.items():
@@ -236,9 +249,7 @@ class EmbeddingTensors:
         return count
 
 
-def _normal(
-    count: int, shape: list[int], dtype: str, std: float, seed: int
-) -> Iterator[NDArray[np.float32]]:
+def _normal(count: int, shape: list[int], std: float, seed: int) -> Iterator[NDArray[np.float32]]:
     for chunk, first in enumerate(range(0, count, _INIT_ROWS)):
         # A stream for each chunk, so that a row does not depend on how many there are.
         draws = np.random.Generator(np.random.Philox(key=[seed, chunk]))
@@ -246,9 +257,13 @@ def _normal(
         yield rows * np.float32(std)
 
 
-def _zeros(
-    count: int, shape: list[int], dtype: str, std: float, seed: int
-) -> Iterator[NDArray[np.float32]]:
+def _zeros(count: int, shape: list[int]) -> Iterator[NDArray[np.float32]]:
     for first in range(0, count, _INIT_ROWS):
-        kind = np.int64 if dtype == "i64" else np.float32
-        yield np.zeros((min(_INIT_ROWS, count - first), *shape), kind)
+        yield np.zeros((min(_INIT_ROWS, count - first), *shape), np.float32)
+
+
+def _first_steps(count: int) -> Iterator[NDArray[np.int64]]:
+    # Not of a seed: two runs with the same settings are two runs.
+    number = 1 + secrets.randbits(62)
+    for first in range(0, count, _INIT_ROWS):
+        yield np.tile(np.array([0, 0, number]), (min(_INIT_ROWS, count - first), 1))

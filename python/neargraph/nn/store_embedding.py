@@ -104,7 +104,7 @@ class StoreEmbedding:
         self._waiting: list[tuple[NDArray[np.int64], Tensor]] = []
         self._process = os.getpid()
         # What is in the store now is where a run begins.
-        self._step = self._base = self._tensors.last_step()
+        self._step = self._base = self._tensors.last_step
 
     @property
     def steps(self) -> int:
@@ -237,12 +237,7 @@ class StoreEmbedding:
         Raises:
             StateMismatch: The checkpoint is of another embedding, or not the last one.
         """
-        for name, value in self._identity().items():
-            if state.get(name) != value:
-                raise StateMismatch(
-                    f"the checkpoint is of an embedding with {name}={state.get(name)!r}, this one "
-                    f"has {value!r}"
-                )
+        self.check_identity(state)
         if state["lsn"] > self._store.lsn:
             raise StateMismatch(
                 f"the checkpoint was written at commit {state['lsn']}, and {self._store.path} is "
@@ -254,8 +249,22 @@ class StoreEmbedding:
         self._step = self._base = int(state["step"])
         return count
 
+    def check_identity(self, state: dict[str, Any]) -> None:
+        """Refuses what `state_dict` gave of other rows, such as those of another run.
+
+        Raises:
+            StateMismatch: The checkpoint is of another embedding.
+        """
+        for name, value in self._identity().items():
+            if state.get(name) != value:
+                raise StateMismatch(
+                    f"{self._store.path}: the checkpoint is of an embedding with "
+                    f"{name}={state.get(name)!r}, this one has {value!r}; use the store of its run"
+                )
+
     def _identity(self) -> dict[str, Any]:
         return {
+            "run": self._tensors.number,
             "name": self._name,
             "node_type": self.node_type,
             "dim": self.dim,

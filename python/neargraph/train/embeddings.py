@@ -63,7 +63,7 @@ class Embeddings:
         saved: The checkpoint that the run goes on from, or is measured with; None is a new run.
 
     Raises:
-        UnsupportedArgument: The store is read-only, or a new run finds rows of another one.
+        UnsupportedArgument: The store is read-only, or a new run finds rows that are there.
         StateMismatch: The checkpoint is of a run without embeddings.
     """
 
@@ -87,31 +87,36 @@ class Embeddings:
             for number, owner in enumerate(owners)
         }
         self._rates = {name: rows.lr for name, rows in self._rows.items()}
-        if saved is None:
-            self._check_fresh(store.path)
 
     def _check(self, store: Store, owners: list[NodeType], saved: dict[str, Any] | None) -> None:
+        if saved is not None:
+            self._check_there(store.path, owners)
+            return
         name = self._config.embedding_name
-        missing = [t.name for t in owners if all(m.name != name for m in t.tensors)]
-        if saved is not None and missing:
-            raise StateMismatch(
-                f"{store.path}: nodes of {missing[0]!r} have no tensor {name!r}, which the run of "
-                "the checkpoint has learned; use the store of that run"
-            )
-        if missing and store.read_only_because is not None:
+        for owner in owners:
+            for tensor in owner.tensors:
+                if tensor.name == name or _belongs(tensor.name, name):
+                    raise UnsupportedArgument(
+                        f"{store.path}: {owner.name!r} has a tensor {tensor.name!r}, whose rows "
+                        "this run did not make; give another embedding_name to learn rows, or go "
+                        "on with the run that made them"
+                    )
+        if store.read_only_because is not None:
             raise UnsupportedArgument(
                 f"{store.path}: embedding writes rows to the store, which is read-only: "
                 f"{store.read_only_because}; train on a copy that can be written to"
             )
 
-    def _check_fresh(self, path: str) -> None:
-        for kind, rows in self._rows.items():
-            if rows.steps:
-                name = self._config.embedding_name
-                raise UnsupportedArgument(
-                    f"{path}: {name!r} of {kind!r} holds rows of another run, after {rows.steps:,} "
-                    "steps; give embedding_name to learn others, or go on with that run"
-                )
+    def _check_there(self, path: str, owners: list[NodeType]) -> None:
+        """Refuses a store that lacks what a checkpoint has learned; nothing is made anew."""
+        name = self._config.embedding_name
+        for wanted in (name, f"{name}_{self._config.embedding_optimizer}_step"):
+            for owner in owners:
+                if all(tensor.name != wanted for tensor in owner.tensors):
+                    raise StateMismatch(
+                        f"{path}: nodes of {owner.name!r} have no tensor {wanted!r}, which the run "
+                        "of the checkpoint has learned; use the store of that run"
+                    )
 
     @property
     def note(self) -> str:
@@ -160,6 +165,7 @@ class Embeddings:
             StateMismatch: The run went on since, or another one trained the rows.
         """
         for name, rows in self._rows.items():
+            rows.check_identity(state[name])
             if rows.steps != state[name]["step"]:
                 raise StateMismatch(
                     f"{path}: rows of {name!r} stand at step {rows.steps:,}, and the checkpoint is "

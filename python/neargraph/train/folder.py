@@ -154,16 +154,21 @@ class RunFolder:
     def begin(self, trainer: Trainer) -> None:
         """Prepares what is written by epoch, of a run that stands where `trainer` does."""
         self._write_config()
+        # A kill between the checkpoint and what follows from it leaves these one epoch behind.
+        if trainer.result.history:
+            self._write_epochs(trainer, is_best=True)
         self._events = Events(self.path / "events", len(trainer.result.history))
         if self._events.note is not None:
             trainer.result.notes.append(self._events.note)
 
     def add_epoch(self, trainer: Trainer, is_best: bool) -> None:
         """Writes what an epoch adds."""
-        rows = trainer.result.history
-        write_csv(self.path / "metrics.csv", rows)
+        self._write_epochs(trainer, is_best)
         if self._events is not None:
-            self._events.add(rows[-1])
+            self._events.add(trainer.result.history[-1])
+
+    def _write_epochs(self, trainer: Trainer, is_best: bool) -> None:
+        write_csv(self.path / "metrics.csv", trainer.result.history)
         if is_best and trainer.best is not None:
             save_checkpoint(self.best, trainer.best)
 

@@ -34,12 +34,22 @@ Ids = NDArray[np.int64]
 class Holdout:
     """The rule: the code of the split of an edge, 1 train, 2 val, 3 test.
 
-    ``symmetric``: an edge and its reverse are one. Parallel edges of a pair are held out together,
-    unless times decide.
+    ``symmetric``: an edge and its reverse are held out together; ``undirected``: the store says
+    that they are one link. Parallel edges of a pair are held out together, unless times decide.
     """
 
     config: TrainConfig
     symmetric: bool
+    undirected: bool = False
+
+    @staticmethod
+    def of(config: TrainConfig, edge_type: EdgeType) -> "Holdout":
+        """The rule for the links of an edge type."""
+        is_within = edge_type.source == edge_type.destination
+        undirected = is_within and edge_type.undirected
+        # A store may hold both directions without saying so, and the reverse of a link tells it.
+        # Times hold out both of an undirected link, and an earlier reverse is of the past.
+        return Holdout(config, is_within and (undirected or config.test_after is None), undirected)
 
     @property
     def by_time(self) -> bool:
@@ -144,7 +154,7 @@ def collect(store: Store, edge_type: EdgeType, holdout: Holdout) -> dict[str, Co
     for sources, targets, times in edge_blocks(store, edge_type):
         codes = holdout.codes(sources, targets, times)
         # An undirected edge is stored in both directions, and is one link.
-        once = sources <= targets if holdout.symmetric else np.ones(len(sources), bool)
+        once = sources <= targets if holdout.undirected else np.ones(len(sources), bool)
         keys = _mixed(holdout.keys(sources, targets))
         for name, code in SPLITS.items():
             chosen = once & (codes == code)

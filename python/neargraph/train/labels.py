@@ -37,11 +37,34 @@ Block = tuple[NDArray[np.int64], NDArray[np.integer[Any]]]
 
 
 @dataclass(slots=True)
+class Tally:
+    """What of the labels is known: counts by split, and the extremes of each column in training."""
+
+    known: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SPLITS, 0))
+    missing: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SPLITS, 0))
+    least: Any = None
+    most: Any = None
+
+    def add(self, labels: NDArray[Any], codes: NDArray[Any], known: NDArray[np.bool_]) -> None:
+        """Takes a block into account: labels [n, columns], codes of splits [n], which are known."""
+        for name, code in SPLITS.items():
+            inside = known[codes == code]
+            self.known[name] += int(inside.sum())
+            self.missing[name] += int(inside.size - inside.sum())
+        inside = known[codes == SPLITS["train"]]
+        wide = labels[codes == SPLITS["train"]].astype(np.float64)
+        low = np.where(inside, wide, np.inf).min(axis=0, initial=np.inf)
+        high = np.where(inside, wide, -np.inf).max(axis=0, initial=-np.inf)
+        self.least = low if self.least is None else np.minimum(self.least, low)
+        self.most = high if self.most is None else np.maximum(self.most, high)
+
+
+@dataclass(slots=True)
 class LabelFacts:
     """What a column of labels holds, [n, columns].
 
-    ``top`` is the largest value. ``known`` and ``missing`` count labels by split, ``least`` and
-    ``most`` are the extremes of each column in training.
+    ``low`` and ``top`` are the extremes of what is neither -1 nor NaN. What is known depends on
+    what labels are, and that on the whole column, so both are counted.
     """
 
     columns: int
@@ -49,34 +72,33 @@ class LabelFacts:
     is_float: bool
     is_whole: bool = True
     is_binary: bool = True
-    top: float = -1.0
-    known: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SPLITS, 0))
-    missing: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SPLITS, 0))
-    least: Any = None
-    most: Any = None
+    low: float = np.inf
+    top: float = -np.inf
+    _answers: Tally = field(default_factory=Tally)
+    _numbers: Tally = field(default_factory=Tally)
 
     def add(self, labels: NDArray[Any], codes: NDArray[Any]) -> None:
         """Takes a block into account: labels [n, columns] and the codes of their splits [n]."""
-        is_known = np.isfinite(labels) if self.is_float else labels >= 0
+        is_number = np.isfinite(labels) if self.is_float else np.ones(labels.shape, bool)
+        is_answer = is_number & (labels != -1)
+        values = labels[is_answer]
         if self.is_float:
-            # A fraction below zero is a number; -1 alone stands for an unknown class.
-            self.is_whole &= bool((labels[is_known] == np.floor(labels[is_known])).all())
-        values = labels[is_known & (labels != -1)]
+            self.is_whole &= bool((values == np.floor(values)).all())
         self.is_binary &= bool(np.isin(values, (0, 1)).all())
-        self.top = max(self.top, float(values.max(initial=-1)))
-        counted = is_known & (labels != -1) if self.is_whole else is_known
-        for name, code in SPLITS.items():
-            inside = counted[codes == code]
-            self.known[name] += int(inside.sum())
-            self.missing[name] += int(inside.size - inside.sum())
-        self._extremes(labels[codes == SPLITS["train"]], counted[codes == SPLITS["train"]])
+        if len(values):
+            self.low = min(self.low, float(values.min()))
+            self.top = max(self.top, float(values.max()))
+        self._answers.add(labels, codes, is_answer)
+        self._numbers.add(labels, codes, is_number)
 
-    def _extremes(self, labels: NDArray[Any], known: NDArray[np.bool_]) -> None:
-        wide = labels.astype(np.float64)
-        low = np.where(known, wide, np.inf).min(axis=0, initial=np.inf)
-        high = np.where(known, wide, -np.inf).max(axis=0, initial=-np.inf)
-        self.least = low if self.least is None else np.minimum(self.least, low)
-        self.most = high if self.most is None else np.maximum(self.most, high)
+    @property
+    def are_classes(self) -> bool:
+        """Whether all labels are whole numbers from 0 on, or unknown."""
+        return self.is_whole and self.low >= 0
+
+    def tally(self, kind: Kind) -> Tally:
+        """What is known of labels of a kind: -1 is a number, and else stands for none."""
+        return self._numbers if kind == "values" else self._answers
 
 
 def label_facts(
@@ -114,17 +136,18 @@ def target_of(config: TrainConfig, facts: LabelFacts, where: str) -> Target:
         UnsupportedArgument: They are not what the settings say, all unknown, or all equal.
     """
     kind = _detected(facts) if config.objective == "auto" else _OBJECTIVES[config.objective]
-    _check_kind(kind, facts, where)
+    _check_kind(kind, facts, where, is_given=config.objective != "auto")
     loss = _LOSSES[kind][0] if config.loss == "auto" else config.loss
     if loss not in _LOSSES[kind]:
         raise UnsupportedArgument(
             f"loss={loss!r} is not for {kind}; use {' or '.join(_LOSSES[kind])}"
         )
-    if not facts.known["train"]:
+    tally = facts.tally(kind)
+    if not tally.known["train"]:
         raise UnsupportedArgument(f"{where}: no label of the training split is known")
-    if kind != "values" and bool((facts.least == facts.most).all()):
+    if kind != "values" and bool((tally.least == tally.most).all()):
         raise UnsupportedArgument(
-            f"{where}: all labels of the training split are {facts.most[0]:g}: there is one class "
+            f"{where}: all labels of the training split are {tally.most[0]:g}: there is one class "
             "only, and nothing to learn"
         )
     outputs = int(facts.top) + 1 if kind == "classes" else facts.columns
@@ -133,11 +156,11 @@ def target_of(config: TrainConfig, facts: LabelFacts, where: str) -> Target:
 
 def _detected(facts: LabelFacts) -> Kind:
     if facts.is_flat:
-        return "classes" if facts.is_whole else "values"
+        return "classes" if facts.are_classes else "values"
     return "labels" if facts.is_binary else "values"
 
 
-def _check_kind(kind: Kind, facts: LabelFacts, where: str) -> None:
+def _check_kind(kind: Kind, facts: LabelFacts, where: str, *, is_given: bool) -> None:
     if kind == "classes":
         if not facts.is_flat:
             raise UnsupportedArgument(
@@ -148,14 +171,20 @@ def _check_kind(kind: Kind, facts: LabelFacts, where: str) -> None:
             raise UnsupportedArgument(
                 f"{where} holds fractions, not classes; use objective regression"
             )
-        if not 0 <= facts.top < _CLASSES_MAX:
+        if facts.low < 0:
+            raise UnsupportedArgument(
+                f"{where} holds {facts.low:g}, and classes are numbers from 0 on (-1 is an unknown "
+                "one); use objective regression"
+            )
+        if facts.top >= _CLASSES_MAX:
             raise UnsupportedArgument(f"{where} holds no classes (largest label {facts.top:g})")
     if kind == "labels" and not facts.is_binary:
         raise UnsupportedArgument(
-            f"{where} holds other numbers than 0 and 1 (largest {facts.top:g}); use objective "
-            "regression, or single-label"
+            f"{where} holds other numbers than 0 and 1 (from {facts.low:g} to {facts.top:g}); use "
+            "objective regression, or single-label"
         )
-    if kind == "values" and not facts.is_float:
+    if kind == "values" and not (facts.is_float or is_given):
         raise UnsupportedArgument(
-            f"{where} holds integers; regression needs floats: import the labels as float32"
+            f"{where} holds integers from {facts.low:g} to {facts.top:g}, which are neither classes "
+            "(from 0 on; -1 is unknown) nor 0 and 1; give objective regression to learn the numbers"
         )

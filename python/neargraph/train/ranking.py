@@ -53,7 +53,7 @@ class Ranking:
     ) -> None:
         self._store, self._type, self._holdout = store, edge_type, holdout
         # A link of an undirected graph is one of both its ends.
-        self._links = np.hstack([links, links[::-1]]) if holdout.symmetric else links
+        self._links = np.hstack([links, links[::-1]]) if holdout.undirected else links
         self._sources = np.unique(self._links[0])
         self._loader, self._rows, self._width = loader, rows, width
         self._folder: tempfile.TemporaryDirectory[str] | None = None

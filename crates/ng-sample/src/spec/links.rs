@@ -83,7 +83,7 @@ impl LinkSpec {
         match self.negatives {
             Negatives::None => 0,
             Negatives::Binary(amount) => (links as f64 * amount).ceil() as usize,
-            Negatives::Triplet(amount) => links * amount as usize,
+            Negatives::Triplet(amount) => links.saturating_mul(amount as usize),
         }
     }
 }

@@ -29,7 +29,7 @@ impl Sampler {
         &self,
         visits: &Visits,
         (node_type, seeds): (NodeTypeId, &[NodeId]),
-        key: DrawKey,
+        (key, first_seed): (DrawKey, u64),
         admit: &Admit<'_>,
     ) -> Result<Visited, SampleError> {
         let catalog = self.snapshot().catalog();
@@ -42,10 +42,13 @@ impl Sampler {
         collected.end_hop();
         let (mut edges, mut held) = (CompactEdges::default(), Growing::default());
         let key = key.apart(Purpose::Walks);
+        // Ranks number the walkers of their own seeds.
+        let first_walker = first_seed as usize * visits.walks as usize;
         for (hop, kept) in visits.neighbors.iter().enumerate() {
             let frontier = collected.newest(own).to_vec();
             let first = collected.ids(own).len() - frontier.len();
-            let visited = self.count_visits(visits, &frontier, (key, hop), &mut held, admit)?;
+            let drawn = (key, hop, first_walker);
+            let visited = self.count_visits(visits, &frontier, drawn, &mut held, admit)?;
             for counts in visited.chunk_by(|a, b| a.0 == b.0) {
                 let most = most_visited(counts, *kept);
                 let sum: u32 = most.iter().map(|(count, _)| *count).sum();
@@ -71,7 +74,7 @@ impl Sampler {
         &self,
         visits: &Visits,
         frontier: &[NodeId],
-        (key, hop): (DrawKey, usize),
+        (key, hop, first_walker): (DrawKey, usize, usize),
         held: &mut Growing,
         admit: &Admit<'_>,
     ) -> Result<Vec<(usize, NodeId)>, SampleError> {
@@ -88,7 +91,7 @@ impl Sampler {
             let mut at = stand;
             for (step, edge_type) in visits.path.iter().enumerate() {
                 let number = first + turn * path + step as u32;
-                let of_walker = |place: usize| draws(key, number, walkers[place]);
+                let of_walker = |place: usize| draws(key, number, first_walker + walkers[place]);
                 let next = self.step_on(*edge_type, &at, visits.held_out.as_ref(), of_walker)?;
                 let mut goes_on = next.iter().map(Option::is_some);
                 walkers.retain(|_| goes_on.next().unwrap_or(false));
@@ -101,7 +104,7 @@ impl Sampler {
                 if node != start {
                     found.push((walker / visits.walks as usize, *node));
                 }
-                let bits = draws(key, first + turn * path, walker).bits(1);
+                let bits = draws(key, first + turn * path, first_walker + walker).bits(1);
                 if (bits >> 11) as f64 * 2_f64.powi(-53) < visits.restart {
                     *node = *start;
                 }

@@ -54,7 +54,7 @@ class GraphTask(Task):
         self.target = target_of(config, facts, f"{store.path}: {_LABELS}")
         self.kind, self.outputs = self.target.kind, self.target.outputs
         self.out_channels = config.hidden
-        self.missing_labels = facts.missing
+        self.missing_labels = facts.tally(self.kind).missing
         self._feed = Feed(store, config, ["x", _LABELS], device=device)
 
     @property

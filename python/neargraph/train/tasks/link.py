@@ -55,8 +55,9 @@ class LinkTask(Task):
         self._type = named_type(schema.edge_type, target)
         self._loss = "bce" if config.loss == "auto" else config.loss
         _check(config, self._loss)
-        symmetric = self._type.source == self._type.destination and self._type.undirected
-        self._holdout = Holdout(config, symmetric)
+        if config.strategy is not None:
+            self._check_past()
+        self._holdout = Holdout.of(config, self._type)
         found = collect(store, self._type, self._holdout)
         rows = {name: torch.from_numpy(links.pairs()) for name, links in found.items()}
         self._links = {name: row[:2] for name, row in rows.items()}
@@ -80,6 +81,21 @@ class LinkTask(Task):
         self._walks = sampler_of(config) == "pinsage"
         if self._degrees is not None:
             self._degrees = TrainingDegrees(self._degrees, self._held_out_degrees())
+
+    def _check_past(self) -> None:
+        """Refuses edge types that would show a link before its time."""
+        for edge_type in self.store.schema.edge_types:
+            if not edge_type.has_time and self._joins_the_same(edge_type):
+                raise UnsupportedArgument(
+                    f"{self.store.path}: edges of {edge_type.triple} have no times and join the "
+                    f"nodes of {self._type.triple}, so samples by time would hold later links; "
+                    "import them with times, or use temporal='off'"
+                )
+
+    def _joins_the_same(self, edge_type: EdgeType) -> bool:
+        """Whether a type has the two node types of the links, in either direction."""
+        ends = {edge_type.source, edge_type.destination}
+        return ends == {self._type.source, self._type.destination}
 
     def _held_out_degrees(self) -> dict[Any, Any]:
         """Held-out edges that lead to each node, by edge type, int32 [nodes]."""

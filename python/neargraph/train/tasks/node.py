@@ -47,10 +47,11 @@ class NodeTask(Task):
         self.target = target_of(config, facts, where)
         self.kind, self.outputs = self.target.kind, self.target.outputs
         self.out_channels = self.outputs
-        self.missing_labels = facts.missing
+        tally = facts.tally(self.kind)
+        self.missing_labels = tally.missing
         # The sum of weighted losses has the mean of all nodes as its expectation; this makes it the
         # mean of what is known in training, as that of other samplers.
-        self._weight = self._owner.num_nodes * facts.columns / max(1, facts.known["train"])
+        self._weight = self._owner.num_nodes * facts.columns / max(1, tally.known["train"])
         self._feed = Feed(store, config, self._attrs(resident is not None), resident, device)
 
     def _attrs(self, is_resident: bool) -> Any:
