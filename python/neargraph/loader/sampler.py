@@ -240,7 +240,7 @@ class NeighborSampler:
         """
         if not self.shape.is_plain:
             raise UnsupportedArgument(
-                "sample_many makes plain batches, and this sampler makes disjoint ones, or looks at "
+                "sample_many makes plain batches, and this sampler makes disjoint ones, looks at "
                 "times, or has other edges than those that it draws; use sample"
             )
         schema = self.schema
