@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sampled import PLAIN, temporal_graph
+from sampled import PLAIN, epoch_of, temporal_graph
 
 import neargraph as ng
 
@@ -138,9 +138,26 @@ def link_loaders(one, several):
         for neg_sampling in (None, "binary", "triplet"):
             sampler = store.sampler([3, 2])
             how = {"edge_label_index": given, "neg_sampling": neg_sampling, "batch_size": 7}
-            first = list(pyg.LinkLoader(store, sampler, **how))
-            second = list(pyg.LinkNeighborLoader(store, [3, 2], neighbor_sampler=sampler, **how))
-            assert len(first) == len(second) > 2
+            first = epoch_of(pyg.LinkLoader(store, sampler, **how))
+            second = pyg.LinkNeighborLoader(store, [3, 2], neighbor_sampler=sampler, **how)
+            assert first == epoch_of(second)
+            assert len(first) > 2
+    edges = temporal_graph().edges[PLAIN]
+    known = set(zip(edges.sources.tolist(), edges.destinations.tolist(), strict=True))
+    how = {"edge_label_index": (None, links), "neg_sampling": {"mode": "binary", "amount": 20}}
+    drawn = {"theirs": [], "ours": []}
+    loaders = {
+        "theirs": pyg.LinkLoader(one, one.sampler([2]), batch_size=7, **how),
+        "ours": ng.LinkNeighborLoader(one, [2], batch_size=7, **how),
+    }
+    for name, loader in loaders.items():
+        for number, batch in enumerate(loader):
+            ends, is_link = batch.n_id[batch.edge_label_index], batch.edge_label == 1
+            assert torch.equal(ends[:, is_link], links[:, 7 * number : 7 * number + 7])
+            drawn[name] += map(tuple, ends[:, ~is_link].T.tolist())
+        assert len(drawn[name]) == 400
+    assert known & set(drawn["theirs"])
+    assert not known & set(drawn["ours"])
 
 
 @cell("LinkNeighborLoader, a plain edge_label_index", "works with one node and edge type")
@@ -172,21 +189,28 @@ def no_seeds(one, _):
 def link_times(one, several):
     links, times = torch.stack([torch.arange(40), torch.arange(40) + 1]), torch.arange(40)
     edge_times = torch.from_numpy(temporal_graph().edges[PLAIN].times)
+    born = torch.from_numpy(temporal_graph().nodes["node"].tensors["born"])
     for neg_sampling in (None, "binary", "triplet"):
-        for name in ("edge_time", "born"):
+        for name, asked in (("edge_time", times + 30), ("born", times + 10)):
             loader = pyg.LinkLoader(
                 one,
                 one.sampler([4, 3], time_attr=name),
                 edge_label_index=(None, links),
-                edge_label_time=times + 30,
+                edge_label_time=asked,
                 neg_sampling=neg_sampling,
                 batch_size=8,
             )
+            drawn = 0
             for number, batch in enumerate(loader):
-                check_rows(batch)
-                until = (times + 30)[8 * number :][batch.batch[batch.edge_index[1]]]
+                drawn += check_rows(batch)
+                until = asked[8 * number :][batch.batch]
                 if name == "edge_time":
-                    assert (edge_times[batch.e_id] <= until).all()
+                    assert (edge_times[batch.e_id] <= until[batch.edge_index[1]]).all()
+                else:
+                    later = born[batch.n_id] > until
+                    # The ends of links themselves come first.
+                    assert not later[batch.num_sampled_nodes[0] :].any()
+            assert drawn > 100
     late = one.sampler([4], time_attr="edge_time")
     with pytest.raises(ng.UnsupportedArgument, match="edge_label_time"):
         next(iter(pyg.LinkLoader(one, late, edge_label_index=(None, links))))
@@ -274,9 +298,13 @@ def temporal_data(one, _):
 def zipped(one, several):
     first = pyg.NodeLoader(one, one.sampler([2]), input_nodes=torch.arange(20))
     second = pyg.NodeLoader(several, several.sampler([2]), input_nodes="item")
+    seen = []
     for left, right in pyg.ZipLoader([first, second], batch_size=4):
-        assert check_rows(left) >= 0
         assert left.batch_size == right["item"].batch_size == 4
+        assert right["item"].n_id[:4].tolist() == left.n_id[:4].tolist()
+        seen += [check_rows(left)]
+    assert len(seen) == 5
+    assert sum(seen) > 20
     with pytest.raises(AttributeError, match="zip"):
         pyg.ZipLoader([ng.NeighborLoader(one, [2])])
 
@@ -334,7 +362,7 @@ def old_sampler(one, _):
             next(iter(pyg.NeighborSampler(**how)))
 
 
-@cell("BasicGNN.inference", "refused: use neargraph infer, or inference_per_layer")
+@cell("BasicGNN.inference", "refused: use neargraph infer")
 def inference(one, _):
     model = GraphSAGE(4, 8, 1).eval()
     how = {"input_nodes": "node", "neighbor_sampler": one.sampler([-1])}

@@ -118,7 +118,7 @@ def test_seeds_take_the_times_of_their_nodes(graph, store):
 
 
 @pytest.mark.parametrize("strategy", ["uniform", "last"])
-def test_no_edge_is_later_than_its_seed_in_10000_batches(graph, store, strategy):
+def test_no_edge_is_later_than_its_seed_in_5100_batches(graph, store, strategy):
     """For whatever number of seeds, with and without replacement."""
     edges, rng = graph.edges[PLAIN], np.random.default_rng(8)
     batches, drawn = 0, 0

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from neargraph._lists import lists_of
 from neargraph.exceptions import UnsupportedArgument
 from neargraph.importers.chunks import chunk_rows, spans
 from neargraph.importers.graphbolt import METADATA
@@ -30,7 +31,6 @@ from neargraph.snapshot import Snapshot
 from neargraph.splits import SPLITS, split_columns
 from neargraph.store import Store
 
-from .lists import lists_of
 
 Array = NDArray[Any]
 Progress = Callable[[str, int, int | None], None]

@@ -29,7 +29,6 @@ from neargraph.snapshot import Snapshot
 from neargraph.store import Store
 from neargraph.units import parse_bytes
 
-from .lists import lists_of
 
 Array = NDArray[Any]
 

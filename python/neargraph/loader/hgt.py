@@ -18,10 +18,11 @@ from neargraph.loader.sampling import LoaderOptions, SamplingLoader
 class HGTLoader(SamplingLoader):
     """Batches with about as many nodes of each type in each layer, as `HeteroData`.
 
-    A layer draws its nodes among those that lists of the batch name, without replacement, in
-    proportion to the square of how much they are named: each list spreads a weight of 1 over its
-    entries (over 50 drawn ones if it is longer, as in PyG). Batches have all edges between their
-    nodes, and else what `NeighborLoader` gives; edges have no counts per hop.
+    A layer draws its nodes without replacement among the entries of the lists of the batch, in
+    proportion to the square of their weight. Each list gives a weight of 1 in equal parts to its
+    entries (to 50 drawn ones if it is longer, as in PyG), and a node adds up what it gets. Batches
+    have all edges between their nodes, and else what `NeighborLoader` gives; edges have no counts
+    per hop.
 
     Args:
         data: The open store, or a snapshot.

@@ -64,8 +64,8 @@ class NeighborSampler:
             `reading` is ``"direct"``, too. Tensors that it does not have come from the store. The
             batches are the same.
         disjoint: Give each seed a subgraph of its own (`MiniBatch.subgraphs`); a node that two
-            seeds reach is there twice. Subgraphs that reach a node at the same time draw the same
-            neighbours of it.
+            seeds reach is there twice. Subgraphs that reach a node in the same hop, and with the
+            same time, draw the same neighbours of it.
         time_attr: Sample nothing that is later than its seed: the name of an int64 node tensor, or
             ``"edge_time"`` (or ``"time"``) for the times of edges. Implies `disjoint`.
         temporal_strategy: With `time_attr`, draw ``"uniform"`` among the neighbours that are not

@@ -20,6 +20,8 @@ from neargraph.units import parse_bytes
 _METRICS = ("recall@K", "ndcg@K", "hits@K", "precision@K", "mrr@K")
 # A score, its key, and what selecting the best takes.
 _BYTES_PER_SCORE = 32
+# An item that was seen, its key, and what sorting takes.
+_BYTES_PER_SEEN = 64
 
 
 class _Rows(Protocol):
@@ -88,7 +90,8 @@ def rank_all_items(
         metrics: recall@K (share of the wanted items among the best K), ndcg@K (binary gains, the
             ideal order has min(K, wanted) items), hits@K (share of users with one or more),
             precision@K, mrr@K (1 / rank of the first wanted item among the best K, else 0).
-        memory: Bound of what blocks of scores take, bytes or like "256MB".
+        memory: Bound of what blocks of scores take, bytes or like "256MB". What the users of a
+            block have seen takes as much again at most, unless one user alone has seen more.
 
     Returns:
         The means over the users that have wanted items, by name.
@@ -109,8 +112,7 @@ def rank_all_items(
     height, width = _block(parse_bytes(memory), best, num_users, num_items)
     sums = dict.fromkeys(metrics, 0.0)
     count = 0
-    for first in range(0, num_users, height):
-        last = min(first + height, num_users)
+    for first, last in _user_blocks(num_users, height, seen, parse_bytes(memory)):
         top = _best(_float(users[first:last]), items, width, best, _without(seen, wanted), first)
         owners, targets = wanted.pairs(first, last)
         lengths = torch.from_numpy(np.bincount(owners, minlength=last - first))
@@ -154,11 +156,12 @@ def _check(users: _Rows, items: _Rows, wanted: RankingTable, seen: RankingTable 
             raise UnsupportedArgument(
                 f"{name} has {len(table.indptr) - 1} users, and there are {num_users}"
             )
-        bad = table.items[(table.items < 0) | (table.items >= items.shape[0])]
-        if len(bad):
-            raise UnsupportedArgument(
-                f"{name} holds item {bad[0]}, and there are {items.shape[0]} items"
-            )
+        # The two extremes need no copy of a table that may be a mapped file.
+        for item in (table.items.min(initial=0), table.items.max(initial=0)):
+            if not 0 <= item < max(1, items.shape[0]):
+                raise UnsupportedArgument(
+                    f"{name} holds item {item}, and there are {items.shape[0]} items"
+                )
 
 
 def _block(memory: int, best: int, num_users: int, num_items: int) -> tuple[int, int]:
@@ -173,6 +176,21 @@ def _block(memory: int, best: int, num_users: int, num_items: int) -> tuple[int,
             f"at least {_BYTES_PER_SCORE * (best + 1)}"
         )
     return height, width
+
+
+def _user_blocks(
+    num_users: int, height: int, seen: RankingTable | None, memory: int
+) -> Iterator[tuple[int, int]]:
+    """(first, last) of the users of each block: at most ``height``, and as have seen what fits."""
+    first = 0
+    while first < num_users:
+        last = min(first + height, num_users)
+        if seen is not None:
+            most = seen.indptr[first] + memory // _BYTES_PER_SEEN
+            fitting = int(np.searchsorted(seen.indptr, most, side="right")) - 1
+            last = min(last, max(fitting, first + 1))
+        yield first, last
+        first = last
 
 
 def _without(seen: RankingTable | None, wanted: RankingTable) -> Any:

@@ -12,11 +12,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from neargraph._lists import lists_of
 from neargraph.exceptions import UnsupportedArgument
 from neargraph.schema import EdgeTriple, EdgeType
 from neargraph.store import Store
-
-_CHUNK_NODES = 1 << 16
 
 
 class InDegrees:
@@ -54,16 +53,13 @@ class InDegrees:
         self._loops: dict[EdgeTriple, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
         for owner in self._edge_types:
             if scan and not loops and owner.source == owner.destination:
-                count = schema.node_type(owner.destination).num_nodes
-                self._loops[owner.triple] = self._scan(owner, count)
+                self._loops[owner.triple] = self._scan(owner)
 
-    def _scan(self, owner: EdgeType, num_nodes: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _scan(self, owner: EdgeType) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         ids, counts = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
-        for first in range(0, num_nodes, _CHUNK_NODES):
-            nodes = np.arange(first, min(first + _CHUNK_NODES, num_nodes), dtype=np.int64)
-            indptr, sources, *_ = self._snapshot.neighbors(owner.triple, nodes)
-            owners = np.repeat(nodes, np.diff(indptr))
-            found, times = np.unique(owners[owners == sources], return_counts=True)
+        for nodes, lists in lists_of(self._snapshot, owner):
+            owners = np.repeat(nodes, np.diff(lists.indptr))
+            found, times = np.unique(owners[owners == lists.indices], return_counts=True)
             ids.append(found)
             counts.append(times.astype(np.int64))
         return np.concatenate(ids), np.concatenate(counts)

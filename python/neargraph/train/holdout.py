@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from neargraph._lists import lists_of
 from neargraph.exceptions import UnsupportedArgument
 from neargraph.schema import EdgeType
 from neargraph.splits import SPLITS
@@ -23,7 +24,6 @@ from neargraph.store import Store
 
 from .config import TrainConfig
 
-_BLOCK_NODES = 1 << 16
 _MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 _STEP = 0x9E3779B97F4A7C15
 
@@ -91,11 +91,7 @@ def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 def edge_blocks(store: Store, edge_type: EdgeType) -> Iterator[tuple[Ids, Ids, Any]]:
     """All edges of a type in blocks: (sources, targets, times or None)."""
-    snapshot = store.snapshot()
-    count = store.schema.node_type(edge_type.destination).num_nodes
-    for first in range(0, count, _BLOCK_NODES):
-        ids = np.arange(first, min(first + _BLOCK_NODES, count), dtype=np.int64)
-        found = snapshot.neighbors(edge_type.triple, ids)
+    for ids, found in lists_of(store.snapshot(), edge_type):
         yield found.indices, np.repeat(ids, np.diff(found.indptr)), found.times
 
 

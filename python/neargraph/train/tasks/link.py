@@ -179,7 +179,8 @@ class LinkTask(Task):
         if not links.size(1):
             return None
         how: Any = (self._node_loader, self._seed_rows, self.out_channels)
-        return Ranking(self.store, self._type, links.numpy(), self._holdout, *how)
+        undirected = self._holdout.undirected
+        return Ranking(self.store, self._type, links.numpy(), undirected, *how)
 
     def _node_loader(self, node_type: str, nodes: Any) -> EpochLoader:
         """Batches around nodes, or all of a type, in order."""
