@@ -89,6 +89,22 @@ def test_splits_are_those_of_the_originals(tmp_path):
                 assert np.array_equal(wide.split(part), copies)
 
 
+def test_copies_of_deleted_nodes_are_in_no_split(tmp_path):
+    edges = np.stack([np.arange(300), (np.arange(300) * 7 + 1) % 300], axis=1)
+    np.savez(tmp_path / "a.npz", edges=edges, node_features=np.eye(300, 4, dtype=np.float32))
+    import_graph(tmp_path / "a.npz", tmp_path / "a.ng", split=(60, 20, 20), reverse=True)
+    with ng.open(tmp_path / "a.ng", memory="64MB") as store:
+        gone = store.split("train")[:5]
+        with store.write() as batch:
+            for node in gone.tolist():
+                batch.delete_node(None, node)
+        expand(store, tmp_path / "b.ng", seed=SEED)
+        with ng.open(tmp_path / "b.ng", memory="64MB") as wide:
+            copies = wide.split("train") // SEED.num_nodes
+            assert not np.isin(copies, gone).any()
+            assert np.array_equal(np.unique(copies), store.split("train"))
+
+
 def test_a_seed_that_is_made_of_the_graph_has_the_density_that_is_asked_for(tmp_path):
     # Two halves with edges inside of them, and a few from the first to the last quarter.
     rng = np.random.default_rng(1)

@@ -122,6 +122,44 @@ def test_narrow_rows_names_and_deleted_nodes_are_said(tmp_path):
         assert np.array_equal(rows[:2], np.eye(2, 4))
 
 
+def test_labels_of_half_precision_are_numbers_and_deleted_nodes_in_no_set(tmp_path):
+    torch = pytest.importorskip("torch")
+    edges = np.stack([np.arange(300), (np.arange(300) * 7 + 1) % 300], axis=1)
+    np.savez(tmp_path / "a.npz", edges=edges, node_features=np.eye(300, 4, dtype=np.float32))
+    import_graph(tmp_path / "a.npz", tmp_path / "a.ng", split=(60, 20, 20), reverse=True)
+    y = torch.linspace(-3, 3, 300)
+    with ng.open(tmp_path / "a.ng", memory="64MB") as store:
+        store.add_tensor("y", y.to(torch.bfloat16))
+        gone = int(store.split("train")[0])
+        with store.write() as batch:
+            batch.delete_node(None, gone)
+        to_graphbolt(store, tmp_path / "out")
+        (task,) = yaml.safe_load((tmp_path / "out/metadata.yaml").read_text())["tasks"]
+        seeds, labels = (
+            np.load(tmp_path / "out" / d["path"]) for d in task["train_set"][0]["data"]
+        )
+        assert np.array_equal(seeds, store.split("train"))
+    assert gone not in seeds
+    assert labels.dtype == np.float32
+    assert np.array_equal(labels, y.to(torch.bfloat16).float().numpy()[seeds])
+
+
+def test_splits_and_labels_are_written_in_pieces(tmp_path):
+    """Seeds and labels of 3,000,000 nodes take more than the whole memory of the store."""
+    count = 3_000_000
+    nodes = {"y": np.arange(count) % 7, "split_0": np.ones(count, np.uint8)}
+    ends = np.arange(10)
+    graph = Graph({"node": Nodes(count, nodes)}, {("node", "to", "node"): Edges(ends, ends)})
+    graph.write(tmp_path / "a.ng")
+    with ng.open(tmp_path / "a.ng", memory="16MB") as store:
+        to_graphbolt(store, tmp_path / "out")
+    (task,) = yaml.safe_load((tmp_path / "out/metadata.yaml").read_text())["tasks"]
+    paths = [tmp_path / "out" / d["path"] for d in task["train_set"][0]["data"]]
+    seeds, labels = (np.load(path, mmap_mode="r") for path in paths)
+    assert np.array_equal(seeds, np.arange(count))
+    assert np.array_equal(labels, nodes["y"])
+
+
 def test_undirected_entries_are_edges_of_both_directions(tmp_path):
     np.save(tmp_path / "e.npy", np.array([[0, 1, 2], [1, 2, 2]]))
     import_graph(tmp_path / "e.npy", tmp_path / "u.ng", undirected=True)

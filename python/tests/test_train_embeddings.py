@@ -154,11 +154,35 @@ def test_a_new_run_does_not_begin_with_rows_of_another_one(path):
     with ng.open(path, memory="64MB") as store:
         first = fit(store, small)
         before = store.lsn
-        with pytest.raises(ng.UnsupportedArgument, match="rows of another run"):
+        with pytest.raises(ng.UnsupportedArgument, match="whose rows this run did not make"):
             fit(store, small)
         assert store.lsn == before
         other = TrainConfig.of({**small.plain(), "embedding_name": "emb2"})
         assert fit(store, other).losses == first.losses
+
+
+def test_a_new_run_does_not_begin_with_rows_that_were_never_trained_or_imported(path):
+    with ng.open(path, memory="64MB") as store:
+        store.add_tensor("emb", np.ones((160, 16), np.float32), "item")
+        before = store.lsn
+        with pytest.raises(ng.UnsupportedArgument, match="'item' has a tensor 'emb'"):
+            fit(store, LIGHT)
+        assert store.lsn == before
+
+
+def test_rows_of_another_run_at_the_same_step_are_neither_measured_nor_trained(whole, tmp_path):
+    other = taste_store(tmp_path / "g.ng")
+    with ng.open(other, memory="64MB") as store:
+        fit(store, LIGHT)
+        rows = rows_of(store)
+        last = tmp_path / "last.pt"
+        shutil.copy(whole[0] / "checkpoints" / "last.pt", last)
+        longer = TrainConfig.of({**LIGHT.plain(), "epochs": 4})
+        with pytest.raises(ng.StateMismatch, match=r"run=.* use the store of its run"):
+            fit(store, longer, checkpoint=last)
+        assert all(np.array_equal(now, rows[name]) for name, now in rows_of(store).items())
+    with pytest.raises(ng.StateMismatch, match=r"run=.* use the store of its run"):
+        evaluate(whole[0], store=other)
 
 
 def test_types_with_features_read_them_and_the_others_learn(tmp_path):

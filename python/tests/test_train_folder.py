@@ -17,6 +17,8 @@ pytest.importorskip("torch_geometric")
 pytest.importorskip("torchmetrics")
 pytest.importorskip("yaml")
 from neargraph.train import TrainConfig, evaluate, fit, resume  # noqa: E402
+from neargraph.train.checkpoint import load_checkpoint  # noqa: E402
+from neargraph.train.folder import RunFolder  # noqa: E402
 
 CONFIG = TrainConfig(
     fanouts=(5, 3),
@@ -117,6 +119,26 @@ def test_a_stopped_run_goes_on_to_the_same_last_bit(path, whole, tmp_path, stop_
     assert result.test == wanted.test
     assert result.values("accuracy") == wanted.values("accuracy")
     assert [row["lr"] for row in result.history] == [row["lr"] for row in wanted.history]
+
+
+def test_a_kill_between_the_two_checkpoints_leaves_no_stale_best_one(path, tmp_path, monkeypatch):
+    """What follows from the last checkpoint is written again when the run goes on."""
+
+    def kill(folder, trainer, is_best):
+        raise Stop
+
+    config = TrainConfig.of({**CONFIG.plain(), "epochs": 1})
+    out = tmp_path / "run"
+    with ng.open(path, memory="64MB") as store, monkeypatch.context() as patch:
+        patch.setattr(RunFolder, "add_epoch", kill)
+        with pytest.raises(Stop):
+            fit(store, config, out=out)
+    assert (out / "checkpoints" / "last.pt").exists()
+    assert not (out / "metrics.csv").exists()
+    result = resume(out)
+    assert result.resumed_at_step == len(result.losses)
+    assert load_checkpoint(out / "checkpoints" / "best.pt")["epoch"] == 1
+    assert len((out / "metrics.csv").read_text().splitlines()) == 2
 
 
 def test_a_folder_that_exists_is_refused_and_left_alone(path, whole, tmp_path):

@@ -1,5 +1,7 @@
 """Links by walks, and links ranked among all nodes: neither knows what is held out."""
 
+import shutil
+
 import numpy as np
 import pytest
 
@@ -81,20 +83,20 @@ def test_links_are_trained_on_the_visits_of_walks(plain, negatives):
 
 
 def split_edges(store, edge_type, holdout):
-    """Links of the test [2, n] and edges of training [2, m]."""
+    """Links of the test [2, n], edges of training [2, m], and all edges [2, e]."""
     ((sources, targets, _),) = edge_blocks(store, edge_type)
     code = holdout.codes(sources, targets)
     pairs = np.stack([sources, targets])
-    return pairs[:, code == SPLITS["test"]], pairs[:, code == SPLITS["train"]]
+    return pairs[:, code == SPLITS["test"]], pairs[:, code == SPLITS["train"]], pairs
 
 
-def dense(z_from, z_to, links, train, same_type):
+def dense(z_from, z_to, links, edges, same_type):
     """Recall and NDCG at 5 from the matrix of all scores."""
     scores = (z_from @ z_to.T).detach().numpy().astype(np.float64)
     wanted = np.zeros(scores.shape, bool)
     wanted[links[0], links[1]] = True
     known = np.zeros(scores.shape, bool)
-    known[train[0], train[1]] = True
+    known[edges[0], edges[1]] = True
     if same_type:
         np.fill_diagonal(known, True)
     scores[known & ~wanted] = -np.inf
@@ -114,10 +116,10 @@ def test_links_are_ranked_among_all_nodes_as_in_the_matrix_of_all_scores(plain):
         trainer = Trainer(store, config)
         trainer.run()
         found = trainer.evaluate("test", final=True)
-        links, train = split_edges(store, store.schema.edge_types[0], trainer.task._holdout)
+        links, train, edges = split_edges(store, store.schema.edge_types[0], trainer.task._holdout)
         x = torch.from_numpy(store.column("x"))
         z = trainer.model(x, torch.from_numpy(train))
-    expected = dense(z, z, links, train, same_type=True)
+    expected = dense(z, z, links, edges, same_type=True)
     assert [found[f"{name} of all"] for name in RANKED] == pytest.approx(expected, abs=1e-6)
     assert {"mrr", "recall@5 of all"} <= set(trainer.result.test)
     assert not list(plain.parent.glob(".scratch-*"))
@@ -130,12 +132,51 @@ def test_links_between_two_types_are_ranked_among_those_of_the_second(typed):
         trainer = Trainer(store, config)
         found = trainer.evaluate("test", final=True)
         edge_type = store.schema.edge_type(("user", "buys", "item"))
-        links, train = split_edges(store, edge_type, trainer.task._holdout)
+        links, train, edges = split_edges(store, edge_type, trainer.task._holdout)
         x = {name: torch.from_numpy(store.column("x", name)) for name in ("user", "item")}
         there = torch.from_numpy(train)
-        edges = {("user", "buys", "item"): there, ("item", "rev_buys", "user"): there.flip(0)}
-        z = trainer.model(x, edges)
-    expected = dense(z["user"], z["item"], links, train, same_type=False)
+        both = {("user", "buys", "item"): there, ("item", "rev_buys", "user"): there.flip(0)}
+        z = trainer.model(x, both)
+    expected = dense(z["user"], z["item"], links, edges, same_type=False)
+    assert [found[f"{name} of all"] for name in RANKED] == pytest.approx(expected, abs=1e-6)
+
+
+def test_links_that_were_not_drawn_are_no_wrong_answers(typed):
+    settings = {"model": "hetero-sage", "target": "user,buys,item", "rank_all": RANKED}
+    config = TrainConfig(**SMALL, **settings, fanouts=(-1, -1), dropout=0.0, eval_edges=20)
+    with ng.open(typed, memory="64MB") as store:
+        trainer = Trainer(store, config)
+        drawn = trainer.task._links["test"].numpy()
+        with trainer.task.ranking("test") as ranking:
+            list(ranking.passes())
+            known = ranking._known()
+            sources = ranking._sources
+        _, _, edges = split_edges(store, store.schema.edge_types[0], trainer.task._holdout)
+    assert drawn.shape == (2, 20)
+    found = {
+        (int(source), item)
+        for place, source in enumerate(sources)
+        for item in known.pairs(place, place + 1)[1].tolist()
+    }
+    assert found == {(u, i) for u, i in edges.T.tolist() if u in set(drawn[0].tolist())}
+
+
+def test_deleted_nodes_are_not_ranked_and_move_no_row(plain, tmp_path):
+    path, gone = shutil.copytree(plain, tmp_path / "g.ng"), [0, 3, 17, 40]
+    config = TrainConfig(**SMALL, rank_all=RANKED, fanouts=(-1, -1), dropout=0.0)
+    with ng.open(path, memory="64MB") as store:
+        with store.write() as batch:
+            for node in gone:
+                batch.delete_node(None, node)
+        trainer = Trainer(store, config)
+        found = trainer.evaluate("test", final=True)
+        links, train, edges = split_edges(store, store.schema.edge_types[0], trainer.task._holdout)
+        z = trainer.model(torch.from_numpy(store.column("x")), torch.from_numpy(train))
+    kept = np.setdiff1d(np.arange(len(z)), gone)
+    place = np.full(len(z), -1)
+    place[kept] = np.arange(len(kept))
+    assert (place[edges] >= 0).all()
+    expected = dense(z[kept], z[kept], place[links], place[edges], same_type=True)
     assert [found[f"{name} of all"] for name in RANKED] == pytest.approx(expected, abs=1e-6)
 
 

@@ -13,6 +13,7 @@ pytest.importorskip("torchmetrics")
 from neargraph.train import TrainConfig, fit  # noqa: E402
 from neargraph.train.engine import Trainer  # noqa: E402
 from neargraph.train.holdout import Holdout  # noqa: E402
+from neargraph.train.labels import LabelFacts  # noqa: E402
 
 SMALL = {"fanouts": (4, 4), "epochs": 2, "hidden": 16, "batch_size": 64, "lr": 0.01}
 
@@ -95,6 +96,40 @@ def test_numbers_are_found_and_learned(tmp_path, loss):
     assert result.losses[-1] < result.losses[0] / 2
 
 
+@pytest.mark.parametrize("kind", [torch.float32, torch.int64])
+def test_whole_numbers_below_minus_one_are_no_classes(tmp_path, kind):
+    """They are numbers, and none of them is an unknown class: not -1 either."""
+
+    def labels(x):
+        return (x[:, 0] * 3).round().to(kind)
+
+    path = node_store(tmp_path / "g.ng", labels)
+    with pytest.raises(ng.UnsupportedArgument, match=r"holds -\d+, and classes are numbers from 0"):
+        run(path, objective="single-label")
+    with ng.open(path, memory="64MB") as store:
+        values = store.column("y")
+    assert (values == -1).any()
+    if np.issubdtype(values.dtype, np.integer):
+        with pytest.raises(ng.UnsupportedArgument, match="give objective regression"):
+            run(path)
+    else:
+        assert run(path).objective == "values (1), mse"
+    result = run(path, objective="regression", epochs=8)
+    assert result.missing_labels == {"train": 0, "val": 0, "test": 0}
+    assert result.losses[-1] < result.losses[0] * 0.6
+
+
+def test_what_is_known_of_labels_does_not_depend_on_the_order_of_blocks():
+    codes = np.ones(2, np.uint8)
+    whole, parts = np.array([[1.0], [-1.0]]), np.array([[0.5], [2.5]])
+    for blocks in ([whole, parts], [parts, whole]):
+        facts = LabelFacts(1, is_flat=True, is_float=True)
+        for block in blocks:
+            facts.add(block, codes)
+        assert facts.tally("values").known["train"] == 4
+        assert facts.tally("classes").known["train"] == 3
+
+
 @pytest.mark.parametrize("model", ["hetero-sage", "hetero-gat", "rgcn"])
 def test_labels_of_one_node_type_of_several_are_learned(tmp_path, model):
     path = typed_store(tmp_path / "g.ng", users=900)
@@ -170,9 +205,27 @@ def test_links_between_two_types_are_trained_by_a_recommender(tmp_path):
     assert 0 < result.test["mrr"] < 1
 
 
-@pytest.mark.parametrize("typed", [False, True])
-def test_no_batch_carries_a_message_along_an_edge_that_is_held_out(plain, tmp_path, typed):
-    path = typed_store(tmp_path / "g.ng") if typed else plain
+@pytest.fixture(scope="module")
+def both_ways(tmp_path_factory):
+    """A symmetric graph of which the store does not say that it is one."""
+    rng = np.random.default_rng(15)
+    print("seed 15")
+    edges = np.unique(rng.integers(0, 400, (2, 3000)), axis=1)
+    edges = torch.from_numpy(np.unique(np.hstack([edges, edges[::-1]]), axis=1))
+    path = tmp_path_factory.mktemp("both") / "g.ng"
+    ng.from_pyg(pyg.Data(x=torch.ones(400, 4), edge_index=edges), path)
+    with ng.open(path, memory="64MB") as store:
+        assert not store.schema.edge_types[0].undirected
+    return path
+
+
+@pytest.mark.parametrize("kind", ["undirected", "both ways", "typed"])
+def test_no_batch_carries_a_message_along_an_edge_that_is_held_out(
+    plain, both_ways, tmp_path, kind
+):
+    typed = kind == "typed"
+    path = {"undirected": plain, "both ways": both_ways}.get(kind)
+    path = path or typed_store(tmp_path / "g.ng")
     settings = {"model": "hetero-sage", "target": "user,buys,item"} if typed else {}
     config = TrainConfig(**SMALL, **settings, task="link", holdout=(15.0, 15.0))
     with ng.open(path, memory="64MB") as store:
@@ -193,6 +246,23 @@ def test_no_batch_carries_a_message_along_an_edge_that_is_held_out(plain, tmp_pa
                 assert not any(held & set(pairs) for pairs in after)
                 seen, removed = seen + before, removed + before - sum(map(len, after))
     assert 0.2 < removed / seen < 0.4
+
+
+def test_in_training_no_batch_carries_the_reverse_of_a_link_that_it_asks_about(both_ways):
+    config = TrainConfig(**{**SMALL, "fanouts": (-1,)}, task="link")
+    with ng.open(both_ways, memory="64MB") as store:
+        trainer = Trainer(store, config)
+        trainer.model.train()
+        count = 0
+        for batch in trainer.task.train_loader():
+            sources, targets, _ = trainer.task._ends(batch, batch)
+            asked = set(zip(sources.tolist(), targets.tolist(), strict=True))
+            before = set(map(tuple, batch.edge_index.T.tolist()))
+            count += len(before & {pair[::-1] for pair in asked})
+            trainer.task.predict(batch)
+            after = set(map(tuple, batch.edge_index.T.tolist()))
+            assert not after & (asked | {pair[::-1] for pair in asked})
+    assert count > 500
 
 
 def messages(batch, typed):

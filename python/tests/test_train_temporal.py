@@ -123,6 +123,42 @@ def test_what_would_see_the_future_is_refused(path, settings, message):
         fit(store, TrainConfig(**{**PAST, **settings}))
 
 
+@pytest.mark.parametrize(
+    ("other", "is_seen"),
+    [
+        (("item", "rev_buys", "user"), True),
+        (("user", "likes", "item"), True),
+        (("item", "like", "item"), False),
+    ],
+)
+def test_a_type_without_times_that_could_hold_the_links_is_refused(tmp_path, other, is_seen):
+    rng = np.random.default_rng(32)
+    print("seed 32")
+    users, items, count = 50, 40, 800
+    sizes = {"user": users, "item": items}
+    ends = rng.integers(0, users, count), rng.integers(0, items, count)
+    more = [rng.integers(0, sizes[other[place]], count) for place in (0, 2)]
+    graph = Graph(
+        {
+            name: Nodes(size, {"x": rng.standard_normal((size, 4)).astype(np.float32)})
+            for name, size in sizes.items()
+        },
+        {
+            ("user", "buys", "item"): Edges(*ends, times=rng.integers(0, 1000, count)),
+            other: Edges(*more),
+        },
+    )
+    settings = {**PAST, "target": "user,buys,item", "model": "hetero-sage", "temporal": "last"}
+    config = TrainConfig(**{**settings, "epochs": 1})
+    with ng.open(graph.write(tmp_path / "g.ng"), memory="64MB") as store:
+        if not is_seen:
+            assert fit(store, config).losses
+            return
+        with pytest.raises(ng.UnsupportedArgument, match=f"{other[1]}.*have no times") as caught:
+            fit(store, config)
+    assert "\n" not in str(caught.value)
+
+
 def test_nodes_have_no_time_to_ask_about(path):
     with (
         ng.open(path, memory="64MB") as store,

@@ -31,7 +31,6 @@ from neargraph.snapshot import Snapshot
 from neargraph.splits import SPLITS, split_columns
 from neargraph.store import Store
 
-
 Array = NDArray[Any]
 Progress = Callable[[str, int, int | None], None]
 
@@ -183,17 +182,20 @@ class _Writer:
         self._note("names-beside", node.num_nodes, message)
 
     def _write_rows(self, path: str, tensor: TensorMeta, node: NodeType) -> None:
-        wide = tensor.scaled or tensor.dtype == "bf16"
-        kind = np.dtype(np.float32) if wide else tensor.numpy_dtype
-        if wide:
+        kind = _kind(tensor)
+        if _is_widened(tensor):
             message = f"the tensor {tensor.name} of {node.name} is {tensor.dtype}, written as f32"
             self._note("widened", node.num_nodes, message)
         with _Npy(self._folder / path, kind, (node.num_nodes, *tensor.shape)) as file:
             for span in spans(node.num_nodes, chunk_rows(kind.itemsize * tensor.num_columns)):
                 ids = np.arange(span.start, span.stop)
-                dtype = "f32" if wide else "stored"
-                file.write(self._snap.features(node.name, ids, tensor.name, dtype))
+                file.write(self._node_rows(node, tensor, ids))
                 self._progress(tensor.name, span.stop, node.num_nodes)
+
+    def _node_rows(self, node: NodeType, tensor: TensorMeta, ids: Array) -> Array:
+        dtype = "f32" if _is_widened(tensor) else "stored"
+        rows: Array = self._snap.features(node.name, ids, tensor.name, dtype)
+        return rows
 
     def _edges(self, edge: EdgeType) -> tuple[dict[str, Any], list[Any], list[Any]]:
         """Writes an edge type; its entry, its inline attributes, and its features."""
@@ -258,18 +260,40 @@ class _Writer:
             if labels is not None and labels.dtype == "i64" and not labels.shape:
                 task["num_classes"] = len(labels.class_names) or self._num_classes(node)
             for part in SPLITS:
-                ids = self._snap.split(part, node.name, index)
-                data = [{"name": "seeds", **_save(self._folder, f"{stem}_{part}_seeds.npy", ids)}]
-                if labels is not None:
-                    rows = self._snap.features(node.name, ids, "y")
-                    path = f"{stem}_{part}_labels.npy"
-                    data.append({"name": "labels", **_save(self._folder, path, rows)})
+                data = self._set(node, column, SPLITS[part], labels, f"{stem}_{part}")
                 task[_SETS[part]] = [{**self._typed(node), "data": data}]
             yield task
 
+    def _set(
+        self, node: NodeType, column: str, code: int, labels: TensorMeta | None, stem: str
+    ) -> list[dict[str, Any]]:
+        """Writes the nodes of one part of a split, and their labels."""
+        count = sum(map(len, self._members(node, column, code)))
+        data = [{"name": "seeds", **_in_memory(f"{stem}_seeds.npy")}]
+        with _Npy(self._folder / data[0]["path"], np.dtype(np.int64), (count,)) as file:
+            for ids in self._members(node, column, code):
+                file.write(ids)
+        if labels is None:
+            return data
+        data.append({"name": "labels", **_in_memory(f"{stem}_labels.npy")})
+        kind = _kind(labels)
+        step = chunk_rows(kind.itemsize * labels.num_columns)
+        with _Npy(self._folder / data[1]["path"], kind, (count, *labels.shape)) as file:
+            for ids in self._members(node, column, code):
+                for span in spans(len(ids), step):
+                    file.write(self._node_rows(node, labels, ids[span]))
+        return data
+
+    def _members(self, node: NodeType, column: str, code: int) -> Iterator[NDArray[np.int64]]:
+        """The nodes of one part of a split, ascending, in pieces; deleted ones are in none."""
+        dead = self._snap.dead_nodes(node.name)
+        for first, codes in self._snap.scan(node, column):
+            yield np.setdiff1d(first + np.flatnonzero(codes == code), dead, assume_unique=True)
+
     def _num_classes(self, node: NodeType) -> int:
         most = -1
-        for _, values in self._snap.scan(node, "y"):
+        for span in spans(node.num_nodes):
+            values = self._snap.features(node.name, np.arange(span.start, span.stop), "y")
             most = max(most, int(values.max(initial=-1)))
         return most + 1
 
@@ -319,10 +343,18 @@ def _numpy(path: str) -> dict[str, Any]:
     return {"format": "numpy", "in_memory": False, "path": path}
 
 
-def _save(folder: Path, path: str, rows: Array) -> dict[str, Any]:
-    with _Npy(folder / path, rows.dtype, rows.shape) as file:
-        file.write(rows)
+def _in_memory(path: str) -> dict[str, Any]:
     return {"format": "numpy", "in_memory": True, "path": path}
+
+
+def _is_widened(tensor: TensorMeta) -> bool:
+    """Whether NumPy has no dtype for what the store has."""
+    return tensor.scaled or tensor.dtype == "bf16"
+
+
+def _kind(tensor: TensorMeta) -> np.dtype[Any]:
+    """The dtype that rows of nodes are written as."""
+    return np.dtype(np.float32) if _is_widened(tensor) else tensor.numpy_dtype
 
 
 def _plain(name: str) -> str:

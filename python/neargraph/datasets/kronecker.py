@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from neargraph._lists import lists_of
 from neargraph.exceptions import UnsupportedArgument
 from neargraph.importers.arrays import open_npy
 from neargraph.importers.chunks import CHUNK_EDGES, chunk_rows, spans
@@ -28,7 +29,6 @@ from neargraph.schema import EdgeType, NodeType, TensorMeta
 from neargraph.snapshot import Snapshot
 from neargraph.store import Store
 from neargraph.units import parse_bytes
-
 
 Array = NDArray[Any]
 
@@ -148,7 +148,7 @@ def expand(
     Node v of copy a is ``v * factor + a``, of each node type. Features, labels and splits are
     repeated, also times and weights of edges; names get "/a" behind them. Edges are numbered anew:
     edge tensors have a row for each. What a store loses is in the notes: an undirected type becomes
-    one of both directions, and deleted nodes are nodes without edges.
+    one of both directions, and deleted nodes are nodes without edges, which are in no split.
 
     Args:
         store: The store, or one version of it.
@@ -204,7 +204,7 @@ def plan_expansion(snap: Snapshot, seed: Seed) -> GraphPlan:
 
 def _node_losses(snap: Snapshot, node: NodeType) -> Iterator[Note]:
     if dead := node.num_nodes - node.num_nodes_live:
-        message = f"{dead} deleted nodes of {node.name} are nodes without edges"
+        message = f"{dead} deleted nodes of {node.name} are nodes without edges, in no split"
         yield Note("nodes-deleted", dead, snap.path, message)
 
 
@@ -248,11 +248,17 @@ def _node_plan(snap: Snapshot, node: NodeType, seed: Seed) -> NodePlan:
 def _repeated(
     snap: Snapshot, node: NodeType, tensor: TensorMeta, factor: int, step: int
 ) -> Callable[[], Iterator[Array]]:
+    dead = snap.dead_nodes(node.name)
+
     def chunks() -> Iterator[Array]:
         for span in spans(node.num_nodes, step):
             ids = np.arange(span.start, span.stop)
             dtype = "f32" if tensor.scaled else "stored"
-            yield np.repeat(snap.features(node.name, ids, tensor.name, dtype), factor, axis=0)
+            rows = snap.features(node.name, ids, tensor.name, dtype)
+            if tensor.is_split:
+                # The copies are nodes that nobody deleted, and would train.
+                rows = np.where(np.isin(ids, dead), 0, rows).astype(rows.dtype)
+            yield np.repeat(rows, factor, axis=0)
 
     return chunks
 

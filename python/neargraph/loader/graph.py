@@ -235,7 +235,8 @@ def graph_ends(store: Reader) -> NDArray[np.int64]:
 def _with_nodes(
     sizes: NDArray[np.int64], chosen: NDArray[np.int64] | None
 ) -> NDArray[np.int64] | None:
-    """The graphs to load: a graph without nodes is in none of all, and refused by its number."""
+    """The graphs to load: those chosen, all of which need nodes; else all that have nodes, where
+    None stands for all."""
     if chosen is None:
         return None if (sizes > 0).all() else np.flatnonzero(sizes)
     if len(empty := chosen[sizes[chosen] == 0]):

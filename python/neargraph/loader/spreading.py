@@ -1,7 +1,8 @@
-"""Samplers whose batches grow otherwise than by hops, or are drawn as a whole.
+"""Samplers around links, and samplers whose batches grow otherwise than by hops or are drawn.
 
 Each class says what the compiled core is asked for, and nothing else. The invariant: they are
-`NeighborSampler`s without fanouts, so that pipelines, processes and checks treat them alike.
+`NeighborSampler`s, so that pipelines, processes and checks treat them alike, and they hold only
+what can be pickled: objects of the core are made again in each process.
 """
 
 from collections.abc import Mapping, Sequence

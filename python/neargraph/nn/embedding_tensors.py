@@ -2,8 +2,9 @@
 
 Beside the rows there are the state of the optimiser, the step at which each row was written with
 the number of the tensors, and what the row was at the last checkpoint (its undo row). The number is
-drawn when the tensors are created, so that those of two runs differ. The invariant: a commit has all of these for
-each of its rows, so that after a crash at any moment every row can go back to that checkpoint.
+drawn when the tensors are created, so that those of two runs differ. The invariant: a commit has
+all of these for each of its rows, so that after a crash at any moment every row can go back to that
+checkpoint.
 """
 
 import secrets

@@ -264,11 +264,11 @@ class StoreEmbedding:
 
     def _identity(self) -> dict[str, Any]:
         return {
-            "run": self._tensors.number,
             "name": self._name,
             "node_type": self.node_type,
             "dim": self.dim,
             "optimizer": self._rule.name,
+            "run": self._tensors.number,
         }
 
     def _check_process(self) -> None:

@@ -185,6 +185,7 @@ def _check_kind(kind: Kind, facts: LabelFacts, where: str, *, is_given: bool) ->
         )
     if kind == "values" and not (facts.is_float or is_given):
         raise UnsupportedArgument(
-            f"{where} holds integers from {facts.low:g} to {facts.top:g}, which are neither classes "
-            "(from 0 on; -1 is unknown) nor 0 and 1; give objective regression to learn the numbers"
+            f"{where} holds integers from {facts.low:g} to {facts.top:g}, which are neither "
+            "classes (from 0 on; -1 is unknown) nor 0 and 1; give objective regression to learn "
+            "the numbers"
         )

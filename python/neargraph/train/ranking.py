@@ -84,7 +84,9 @@ class Ranking:
             self._found.append(table)
             yield node_type, self._loader(node_type, nodes), self._writer(table, node_type, place)
 
-    def _writer(self, table: Any, node_type: str, place: Callable[[Ids], Ids]) -> Callable[..., int]:
+    def _writer(
+        self, table: Any, node_type: str, place: Callable[[Ids], Ids]
+    ) -> Callable[..., int]:
         def write(batch: Any) -> int:
             rows = self._rows(batch, node_type)
             owner = batch[node_type] if node_type in getattr(batch, "node_types", ()) else batch
@@ -107,9 +109,7 @@ class Ranking:
         wanted = RankingTable.of_pairs(owners, self._items(self._links[1]), len(self._sources))
         sources, items = self._found
         memory = self._store.core.memory_bytes // _MEMORY_SHARE
-        return rank_all_items(
-            sources, items, wanted, self._known(), metrics=metrics, memory=memory
-        )
+        return rank_all_items(sources, items, wanted, self._known(), metrics=metrics, memory=memory)
 
     def _known(self) -> RankingTable:
         """What is not ranked: all links from these nodes (those that are asked about are ranked all
