@@ -111,7 +111,10 @@ def _result(run: Run, threads: int) -> dict[str, object]:
         # The page shows it, and has no paths of one machine.
         what = last[0].replace(f"{HOME}/", "")[:300]
         return {"failed": f"exit {ended.returncode}: {what}"}
-    found: dict[str, object] = json.loads(ended.stdout.splitlines()[-1])
+    try:
+        found: dict[str, object] = json.loads(ended.stdout.splitlines()[-1])
+    except (IndexError, ValueError):
+        return {"failed": "exit 0 without a result on its last line"}
     return found | {"threads": threads}
 
 

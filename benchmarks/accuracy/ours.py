@@ -1,7 +1,6 @@
 """Our side: a store opened with little memory, neargraph's loaders and its trainer.
 
-The invariant: a run has a quarter of the bytes that its store has on disk, or 16 MB where that is
-less.
+The invariant: a run has a quarter of the bytes that its store has on disk, and at least 16 MB.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """PyG's loaders with their compiled sampler, everything in memory, one for each sampler.
 
-Options: `loader` (a key of `LOADERS`), `batches` (those of an epoch). What torch-sparse refuses
-(disjoint and temporal sampling) has no peer here.
+Options: `loader` (a key of `LOADERS`), `batches` (those of an epoch; 1,000 of GraphSAINT if it is
+left out). What torch-sparse refuses (disjoint and temporal sampling) has no peer here.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _shadow(data: Data, spec: Spec, ids: Any, shuffle: bool) -> Any:
 def _saint(kind: str, **more: Any) -> Make:
     def make(data: Data, spec: Spec, ids: Any, shuffle: bool) -> Any:
         sampler = getattr(pyg, f"GraphSAINT{kind}Sampler")
-        return sampler(data, 6000, num_steps=1000, **more)
+        return sampler(data, 6000, num_steps=spec.options.get("batches", 1000), **more)
 
     return make
 

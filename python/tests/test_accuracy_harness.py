@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import statistics
+import subprocess
 import sys
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from benchmarks.accuracy import __main__ as accuracy
 from benchmarks.accuracy.ledger import Ledger, Run, estimate, runs_of
 from benchmarks.accuracy.ours import LEAST_BYTES, memory_of
 from benchmarks.accuracy.rows import ROWS, Published, Row, chosen
@@ -54,6 +56,15 @@ def test_a_failure_is_kept_shown_and_tried_again(tmp_path):
     assert again.missing(runs_of([ROW], None)) == [Run(ROW, 2, "ours")]
     again.add(Run(ROW, 2, "ours"), result(0.7))
     assert compared(Ledger(again.path), ROW).verdict == "equal"
+
+
+@pytest.mark.parametrize("printed", ["", "no result"])
+def test_a_worker_that_ends_without_a_result_is_a_failure(monkeypatch, printed):
+    ended = subprocess.CompletedProcess([], 0, stdout=printed, stderr="")
+    monkeypatch.setattr(accuracy, "prepared", lambda graph: None)
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: ended)
+    found = accuracy._result(Run(ROW, 0, "ours"), threads=1)
+    assert found == {"failed": "exit 0 without a result on its last line"}
 
 
 def test_a_line_cut_short_costs_that_run_alone(tmp_path):

@@ -174,6 +174,14 @@ def test_narrow_rows_stay_narrow_and_equal(dtype, tmp_path):
             check_product(store, wide, SEED)
 
 
+def test_a_seed_that_does_not_fit_in_memory_is_refused_with_what_it_takes(tmp_path):
+    homogeneous().write(tmp_path / "a.ng")
+    refused = pytest.raises(ng.BudgetTooSmall, match="edges between 4096 groups of nodes")
+    with ng.open(tmp_path / "a.ng", memory="64MB") as store, refused:
+        expand(store, tmp_path / "b.ng", factor=4096, memory="512MB")
+    assert not (tmp_path / "b.ng").exists()
+
+
 def test_an_expansion_needs_less_memory_than_its_rows_have(tmp_path):
     rng = np.random.default_rng(3)
     x = rng.standard_normal((40_000, 256)).astype(np.float32)

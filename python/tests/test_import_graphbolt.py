@@ -182,7 +182,7 @@ def fused(root, meta, raw, with_ids=True):
 
 def write_fused(path, state):
     """A file of torch.save whose pickle names GraphBolt's classes, which are not installed."""
-    path.parent.mkdir(exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     name = "dgl.graphbolt.impl.fused_csc_sampling_graph"
     outer = type("FusedCSCSamplingGraph", (), {"__module__": name})
     script = type("ScriptObject", (), {"__module__": "torch_script_stand_in"})
@@ -237,7 +237,8 @@ def test_edge_features_without_edge_ids_are_left_out_and_said(tmp_path):
         assert store.num_edges == EDGES
 
 
-def test_a_typed_preprocessed_graph_is_cut_into_its_types(tmp_path):
+def typed_fused(root, changed=None):
+    """A graph of two node and two edge types: (entries, sizes, starts, numbers of edge types)."""
     rng = np.random.default_rng(8)
     sizes, starts = {"a": 7, "b": 5}, {"a": 0, "b": 7}
     kinds = {"a:x:b": 0, "b:y:b": 1}
@@ -260,9 +261,16 @@ def test_a_typed_preprocessed_graph_is_cut_into_its_types(tmp_path):
         "node_type_to_id": {"a": torch.tensor([0]), "b": torch.tensor([1])},
         "edge_type_to_id": {name: torch.tensor([n]) for name, n in kinds.items()},
     }
-    write_fused(tmp_path / "preprocessed/g.pt", state)
+    if changed is not None:
+        changed(state)
+    write_fused(root / "preprocessed/g.pt", state)
     top = {"type": "FusedCSCSamplingGraph", "path": "preprocessed/g.pt"}
-    (tmp_path / "preprocessed/metadata.yaml").write_text(yaml.safe_dump({"graph_topology": top}))
+    (root / "preprocessed/metadata.yaml").write_text(yaml.safe_dump({"graph_topology": top}))
+    return rows, sizes, starts, kinds
+
+
+def test_a_typed_preprocessed_graph_is_cut_into_its_types(tmp_path):
+    rows, sizes, starts, kinds = typed_fused(tmp_path)
     import_graph(tmp_path, tmp_path / "g.ng")
     wanted = {}
     for name, number in kinds.items():
@@ -272,6 +280,38 @@ def test_a_typed_preprocessed_graph_is_cut_into_its_types(tmp_path):
             mine[:, 2] - starts[source], mine[:, 0] - starts[destination], mine[:, 3]
         )
     check_store(tmp_path / "g.ng", Raw(sizes, {}, wanted))
+
+
+def of_edges(numbers):
+    return lambda state: state.update(edge_type_to_id=numbers)
+
+
+def kind_of_an_edge(value):
+    def change_it(state):
+        kinds = state["independent_tensors"]["type_per_edge"].to(torch.int64)
+        kinds[3] = value
+        state["independent_tensors"]["type_per_edge"] = kinds
+
+    return change_it
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        (kind_of_an_edge(-1), "an edge has the type -1 of 2 types"),
+        (kind_of_an_edge(2), "an edge has the type 2 of 2 types"),
+        (kind_of_an_edge(1 << 60), "of 2 types"),
+        (of_edges({"a:x:b": 0, "b:y:b": 2}), "does not number its types from 0 to 1"),
+        (of_edges({"a:x:b": 0, "b:y:b": 1 << 60}), "does not number its types from 0 to 1"),
+        (of_edges({"a:x:b": -1, "b:y:b": 0}), "does not number its types from 0 to 1"),
+        (of_edges({"a:x:b": 0, "b:y:b": 0}), "does not number its types from 0 to 1"),
+    ],
+)
+def test_types_of_edges_out_of_their_range_are_refused(changed, words, tmp_path):
+    typed_fused(tmp_path / "in", changed)
+    with pytest.raises(ng.ImportFailed, match=words):
+        import_graph(tmp_path / "in", tmp_path / "g.ng")
+    assert not (tmp_path / "g.ng").exists()
 
 
 def change(meta, *keys, to):

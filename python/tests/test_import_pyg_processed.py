@@ -131,6 +131,19 @@ def test_many_graphs_are_one_block_diagonal_graph(tmp_path):
     assert "name" in note["message"]
 
 
+def test_pairs_of_nodes_that_are_no_edges_are_left_out_and_said(tmp_path):
+    graphs = many_graphs()
+    for graph in graphs:
+        graph.edge_label_index = torch.zeros(2, 3, dtype=torch.int64)
+    (tmp_path / "in/processed").mkdir(parents=True)
+    pyg.InMemoryDataset.save(graphs, tmp_path / "in/processed/data.pt")
+    report = import_graph(tmp_path / "in", tmp_path / "g.ng")
+    notes = [n["message"] for n in report["notes"] if n["code"] == "attributes-dropped"]
+    assert any("edge_label_index" in message and "in columns" in message for message in notes)
+    with ng.open(tmp_path / "g.ng", memory="64MB") as store:
+        assert {t.name for t in store.schema.node_types[0].tensors} >= {"x", "graph_y"}
+
+
 def test_graphs_without_features_take_their_sizes_from_num_nodes(tmp_path):
     graphs = [pyg.Data(edge_index=torch.tensor([[0], [1]]), num_nodes=n) for n in (2, 5, 3)]
     (tmp_path / "processed").mkdir()

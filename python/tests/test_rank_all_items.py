@@ -9,6 +9,7 @@ torch = pytest.importorskip("torch")
 retrieval = pytest.importorskip("torchmetrics.retrieval")
 
 from neargraph.metrics import RankingTable, rank_all_items  # noqa: E402
+from neargraph.metrics.all_items import _user_blocks  # noqa: E402
 
 METRICS = ["recall@5", "ndcg@5", "hits@5", "precision@5", "mrr@5", "recall@40", "ndcg@40"]
 
@@ -94,6 +95,21 @@ def test_the_scores_of_a_block_stay_within_memory():
     # 64 kB hold 2,000 scores: blocks of 44 users by 40 items at most.
     assert max(widths) <= 44
     assert passes >= 9
+
+
+def test_what_the_users_of_a_block_have_seen_stays_within_memory():
+    rng = np.random.default_rng(5)
+    counts = rng.integers(0, 300, 400)
+    seen = RankingTable(np.concatenate([[0], counts.cumsum()]), np.zeros(counts.sum(), np.int64))
+    blocks = list(_user_blocks(400, 100, seen, 64 * 250))
+    assert [first for first, _ in blocks] == [0, *(last for _, last in blocks[:-1])]
+    assert blocks[-1][1] == 400
+    alone = 0
+    for first, last in blocks:
+        assert 0 < last - first <= 100
+        alone += last - first == 1
+        assert seen.indptr[last] - seen.indptr[first] <= 250 or last - first == 1
+    assert 50 < alone < len(blocks)
 
 
 def test_a_mapped_file_is_ranked_like_a_tensor(tmp_path):

@@ -214,7 +214,7 @@ def test_types_with_features_read_them_and_the_others_learn(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"embedding": 0, "embedding_lr": None}, "needs rows of one width"),
+        ({"embedding": 0, "embedding_lr": None}, "which have no x; learn them with"),
         ({"patience": 2}, "give test_on='last'"),
         ({"lr": 0.01}, "learned rows have embedding_lr"),
         ({"clip": 1.0}, "learned rows have embedding_lr"),
@@ -248,6 +248,18 @@ def test_embeddings_are_refused_where_all_nodes_have_features(tmp_path):
         pytest.raises(ng.UnsupportedArgument, match="all node types have x"),
     ):
         fit(store, config)
+
+
+@pytest.mark.parametrize("model", ["lightgcn", "ngcf"])
+def test_rows_of_two_widths_are_refused_with_the_words_of_options(tmp_path, model):
+    path = taste_store(tmp_path / "g.ng", features=True)
+    config = {"model": model, "task": "link", "target": "user,buys,item"}
+    for more, message in (({}, "user has 0, item has 8"), ({"embedding": 4}, "user has 4, item")):
+        with ng.open(path, memory="64MB") as store:
+            with pytest.raises(ng.UnsupportedArgument, match=message) as caught:
+                fit(store, TrainConfig(**config, **more))
+            assert store.lsn == 0
+        assert "in_channels" not in str(caught.value)
 
 
 def test_a_model_without_parameters_on_features_is_refused(tmp_path):

@@ -195,6 +195,30 @@ def test_evaluating_gives_what_the_run_has_tested(whole, capsys):
     assert json.loads((out / "evaluation-test-best.json").read_text())["metrics"] == result.test
 
 
+def test_evaluating_takes_the_parameters_that_the_run_has_tested(path, tmp_path):
+    """Where no validation came, those are the last ones, whatever the settings asked for."""
+    config = TrainConfig.of({**CONFIG.plain(), "epochs": 1, "val_every": 2, "test_on": "best"})
+    with ng.open(path, memory="64MB") as store:
+        result = fit(store, config, out=tmp_path / "run")
+    assert result.tested == "last"
+    found = evaluate(tmp_path / "run")
+    assert (found["checkpoint"], found["metrics"]) == ("last", result.test)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "changed", "is_free"),
+    [("plateau", "val_every", False), ("cosine", "epochs", False), ("constant", "val_every", True)],
+)
+def test_what_the_schedule_counts_stays_as_it_was(schedule, changed, is_free):
+    config = TrainConfig.of({**CONFIG.plain(), "schedule": schedule})
+    saved = {**config.plain(), changed: 7}
+    if is_free:
+        config.same_run(saved)
+        return
+    with pytest.raises(ng.StateMismatch, match=f"{changed}=7"):
+        config.same_run(saved)
+
+
 def test_another_store_is_refused(whole, tmp_path):
     run_import(plan_generated(300, 900, 50, 6), tmp_path / "h.ng", ImportOptions(split="60,20,20"))
     with pytest.raises(ng.StateMismatch, match="another store"):
@@ -220,11 +244,20 @@ def test_the_command_takes_its_settings_from_a_file_and_the_line_wins(path, tmp_
     assert err.count("\n") == 1
 
 
+def test_a_rate_without_a_point_is_a_number(path, tmp_path, capsys):
+    """YAML takes it for a text."""
+    (tmp_path / "run.yaml").write_text(f"store: {path}\nlr: 1e-3\nepochs: 1\nfanouts: [2]\n")
+    code, text, err = command("train", "--config", tmp_path / "run.yaml", "--json", capsys=capsys)
+    assert (code, err) == (0, "")
+    assert json.loads(text)["config"]["lr"] == 0.001
+
+
 @pytest.mark.parametrize(
     ("lines", "arguments", "message"),
     [
         ("epoch: 3", [], "'epoch' is not an option of train"),
         ("epochs: many", [], "epochs is 'many'; it takes a whole number"),
+        ("lr: fast", [], "lr is 'fast'; it takes a number"),
         ("fanouts: [a]", [], "fanouts is ['a']; it takes whole numbers"),
         ("- 1", [], "not a mapping of names to values"),
         ("a: [", [], "not valid YAML"),

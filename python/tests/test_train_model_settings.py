@@ -77,10 +77,11 @@ def test_heads_and_attention_dropout_reach_each_edge_type(typed):
 
 @pytest.mark.parametrize("pool", ["mean", "sum", "max"])
 def test_the_readout_of_graphs_is_the_one_that_is_named(plain, pool):
-    made, losses = trained(plain, model="gin", task="graph", pool=pool)
+    whole = {"model": "gin", "task": "graph", "fanouts": (-1, -1)}
+    made, losses = trained(plain, **whole, pool=pool)
     assert made.task.head.pool == pool
     if pool == "mean":
-        assert losses == trained(plain, model="gin", task="graph")[1]
+        assert losses == trained(plain, **whole)[1]
 
 
 @pytest.mark.parametrize("model", ["sage", "sage-max", "sage-pool", "gcn", "gin", "gat"])
@@ -107,6 +108,10 @@ def test_statistics_of_batches_are_part_of_a_checkpoint(plain, tmp_path):
         ({"heads": 2}, "heads=2 is for the models gat, hetero-gat, temporal"),
         ({"model": "gin", "attention_dropout": 0.1}, "is for the models gat, hetero-gat;"),
         ({"pool": "sum"}, "pool='sum' is for the task graph"),
+        (
+            {"task": "graph", "fanouts": (-1,), "holdout": (5.0, 5.0)},
+            "is for stores without a split",
+        ),
         ({"norm": "batch", "fanouts": (4,)}, "with a hidden layer: give several fanouts"),
     ],
 )

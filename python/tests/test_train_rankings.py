@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch")
 pyg = pytest.importorskip("torch_geometric.data")
 pytest.importorskip("torchmetrics")
 from neargraph.loader.pinsage import HeldOutEdges  # noqa: E402
+from neargraph.nn import InDegrees  # noqa: E402
 from neargraph.splits import SPLITS  # noqa: E402
 from neargraph.train import TrainConfig, evaluate, fit  # noqa: E402
 from neargraph.train.engine import Trainer  # noqa: E402
@@ -141,7 +142,24 @@ def test_links_between_two_types_are_ranked_among_those_of_the_second(typed):
     assert [found[f"{name} of all"] for name in RANKED] == pytest.approx(expected, abs=1e-6)
 
 
-def test_links_that_were_not_drawn_are_no_wrong_answers(typed):
+def test_links_are_read_by_their_number_and_not_by_that_of_nodes(plain, monkeypatch):
+    """A block of a few nodes with long lists would not fit where one of short lists does."""
+    with ng.open(plain, memory="64MB") as store:
+        edge_type = store.schema.edge_types[0]
+        ((sources, targets, _),) = edge_blocks(store, edge_type)
+        degrees = InDegrees(store)(torch.arange(300))
+        monkeypatch.setattr("neargraph._lists.CHUNK_EDGES", 40)
+        blocks = list(edge_blocks(store, edge_type))
+        assert torch.equal(InDegrees(store)(torch.arange(300)), degrees)
+    assert len(blocks) > len(sources) / 40
+    assert all(len(block[0]) <= 40 or len(np.unique(block[1])) == 1 for block in blocks)
+    assert np.array_equal(np.concatenate([block[0] for block in blocks]), sources)
+    assert np.array_equal(np.concatenate([block[1] for block in blocks]), targets)
+
+
+@pytest.mark.parametrize("chunk", [1 << 18, 25])
+def test_links_that_were_not_drawn_are_no_wrong_answers(typed, monkeypatch, chunk):
+    monkeypatch.setattr("neargraph._lists.CHUNK_EDGES", chunk)
     settings = {"model": "hetero-sage", "target": "user,buys,item", "rank_all": RANKED}
     config = TrainConfig(**SMALL, **settings, fanouts=(-1, -1), dropout=0.0, eval_edges=20)
     with ng.open(typed, memory="64MB") as store:
@@ -151,7 +169,8 @@ def test_links_that_were_not_drawn_are_no_wrong_answers(typed):
             list(ranking.passes())
             known = ranking._known()
             sources = ranking._sources
-        _, _, edges = split_edges(store, store.schema.edge_types[0], trainer.task._holdout)
+        edge_type = store.schema.edge_type(("user", "buys", "item"))
+        edges = np.hstack([np.stack(block[:2]) for block in edge_blocks(store, edge_type)])
     assert drawn.shape == (2, 20)
     found = {
         (int(source), item)

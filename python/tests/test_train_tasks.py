@@ -162,9 +162,23 @@ def test_samplers_of_several_types_train(tmp_path, sampler):
 
 def test_graphs_are_split_whole_and_learned(tmp_path):
     path = graph_store(tmp_path / "g.ng")
-    result = run(path, model="gin", task="graph", epochs=15, holdout=(20.0, 20.0), dropout=0.1)
+    result = run(
+        path,
+        model="gin",
+        task="graph",
+        fanouts=(-1, -1),
+        epochs=15,
+        holdout=(20.0, 20.0),
+        dropout=0.1,
+    )
     assert result.test_accuracy > 0.8
     assert result.seeds == 15 * 36
+
+
+def test_whole_graphs_have_layers_and_no_counts_of_neighbours(tmp_path):
+    path = graph_store(tmp_path / "h.ng")
+    with pytest.raises(ng.UnsupportedArgument, match="give -1 for each layer: -1,-1,-1"):
+        run(path, model="gin", task="graph", fanouts=(4, 4, 4))
 
 
 def test_a_split_that_divides_a_graph_is_refused(tmp_path):
@@ -178,7 +192,7 @@ def test_a_split_that_divides_a_graph_is_refused(tmp_path):
     data = pyg.Data(x=torch.from_numpy(store_x), edge_index=edges, train_mask=mask, **columns)
     ng.from_pyg(data, tmp_path / "h.ng")
     with pytest.raises(ng.UnsupportedArgument, match="divides graph 0"):
-        run(tmp_path / "h.ng", task="graph")
+        run(tmp_path / "h.ng", task="graph", fanouts=(-1,))
 
 
 @pytest.mark.parametrize(
@@ -324,6 +338,13 @@ def test_times_cut_links_where_they_are_given():
         ({"schedule_factor": 0.5}, "is for the schedules step and plateau"),
         ({"sampler": "labor", "method": "weighted"}, "is for the sampler neighbor"),
         ({"sampler": "shadow", "fanouts": (3, 4)}, "the same number in each hop"),
+        ({"task": "link", "split": 3}, "split=3 is for the tasks node and graph"),
+        ({"task": "link", "metrics": ("hits@51",)}, "always 1 where a link is ranked"),
+        ({"task": "link", "eval_negatives": 9}, "hits@10 is always 1"),
+        ({"task": "link", "holdout": (0, 10), "patience": 2}, "patience=2 goes by validations"),
+        ({"task": "link", "holdout": (0, 10), "schedule": "plateau"}, "goes by validations"),
+        ({"task": "link", "holdout": (0, 10), "test_on": "best"}, "test_on='best' goes by"),
+        ({"hidden": 10**9}, "hidden=1000000000 and 2 layers cannot be made"),
         ({"task": "link", "model": "lightgcn"}, "hidden=16 is for models with hidden layers"),
     ],
 )
@@ -331,6 +352,22 @@ def test_what_does_not_go_together_is_refused_in_one_line(plain, settings, messa
     with pytest.raises(ng.UnsupportedArgument, match=message) as caught:
         run(plain, **settings)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"seed": 2**63}, "seed is 9223372036854775808"),
+        ({"lr": float("nan")}, "lr is nan; use a finite number"),
+        ({"clip": float("inf")}, "clip is inf; use a finite number"),
+        ({"weight_decay": float("nan")}, "weight_decay is nan"),
+        ({"holdout": (10.0, float("nan"))}, "holdout is"),
+        ({"holdout": (30.0, 30.0), "test_after": 5}, "times alone cut links"),
+    ],
+)
+def test_a_number_that_is_not_valid_is_refused_by_name(settings, message):
+    with pytest.raises(ValueError, match=message):
+        TrainConfig(**settings)
 
 
 @pytest.mark.parametrize(

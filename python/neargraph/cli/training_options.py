@@ -6,6 +6,7 @@ invariant: every setting has a row, and every row is a setting (a test compares 
 
 import inspect
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -37,7 +38,9 @@ OPTIONS: dict[str, Option] = {
     "objective": Option("str", "auto", "auto, single-label, multi-label or regression."),
     "loss": Option("str", "auto", "auto, cross-entropy, bce, mse, l1 or bpr."),
     "metrics": Option("names", [], "Metrics with commas; the first one decides. Default: by task."),
-    "fanouts": Option("counts", [15, 10], "Neighbours per layer, -1 for all."),
+    "fanouts": Option(
+        "counts", [15, 10], "Neighbours per layer, -1 for all; of graphs -1 for each layer."
+    ),
     "epochs": Option("int", 3, "Passes over the training seeds."),
     "batch_size": Option("int", 256, "Seeds of a batch."),
     "hidden": Option("int", 64, "Width of hidden layers."),
@@ -119,8 +122,10 @@ def setting(name: str, value: Any) -> Any:
         texts = {"true": True, "false": False}
         return texts.get(value.lower(), value) if isinstance(value, str) else bool(value)
     wanted = _PYTHON.get(kind, str)
-    if wanted is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+    if wanted is float and isinstance(value, int | str) and not isinstance(value, bool):
+        # YAML takes 1e-3, without a point, for a text.
+        with suppress(ValueError):
+            return float(value)
     if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
         raise UnsupportedArgument(f"{flag} is {value!r}; it takes {_words(kind)}")
     return value

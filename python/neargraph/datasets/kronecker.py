@@ -19,6 +19,7 @@ from neargraph._lists import lists_of
 from neargraph.exceptions import UnsupportedArgument
 from neargraph.importers.arrays import open_npy
 from neargraph.importers.chunks import CHUNK_EDGES, chunk_rows, spans
+from neargraph.importers.memory import allowed, hold
 from neargraph.importers.notes import Note
 from neargraph.importers.npy import pair_layout
 from neargraph.importers.options import ImportOptions
@@ -34,6 +35,8 @@ Array = NDArray[Any]
 
 FACTOR_MAX = 1 << 12
 _NAMES_AT_ONCE = 1 << 14
+# The edges between two groups, counted and sorted with those of all other pairs.
+_BYTES_PER_PAIR = 64
 
 
 @dataclass(frozen=True)
@@ -94,7 +97,7 @@ class Seed:
             count = snap.schema.node_type(edge.source).num_nodes
             for sources, destinations, _ in _entries(snap, edge, CHUNK_EDGES):
                 places = (sources * factor // count) * factor + destinations * factor // count
-                weight += np.bincount(places, minlength=factor * factor).reshape(factor, factor)
+                np.add.at(weight.reshape(-1), places, 1)
         return Seed.of_marks(marks_of(weight, density))
 
     @staticmethod
@@ -166,23 +169,27 @@ def expand(
 
     Raises:
         UnsupportedArgument: ``factor``, ``density`` and ``seed`` do not fit each other.
+        BudgetTooSmall: ``memory`` does not hold the counts of which a seed is made.
         ImportFailed: ``out`` exists.
 
     Example:
         >>> expand(store, "cora_8.ng", factor=8)                     # doctest: +SKIP
     """
     snap = store.snapshot()
+    budget = None if memory is None else parse_bytes(memory)
     if seed is None:
         if factor is None:
             raise UnsupportedArgument("expand needs a factor or a seed")
-        seed = Seed.shrunk(snap, factor, min(3.0, factor) if density is None else density)
+        where = f"{snap.path}: edges between {factor} groups of nodes"
+        with allowed(budget, where=where):
+            hold(where, _BYTES_PER_PAIR * min(factor, FACTOR_MAX) ** 2)
+            seed = Seed.shrunk(snap, factor, min(3.0, factor) if density is None else density)
     elif density is not None:
         raise UnsupportedArgument("density is for a seed that is made of the graph; drop it")
     elif factor not in (None, seed.num_nodes):
         raise UnsupportedArgument(
             f"factor {factor}, but the seed has {seed.num_nodes} nodes; give one of them"
         )
-    budget = None if memory is None else parse_bytes(memory)
     settings = ImportOptions(memory=budget, **options)
     plan = plan_expansion(snap, seed)
     if snap.schema.reverse_types and not settings.reverse:

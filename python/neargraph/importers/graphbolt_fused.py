@@ -139,12 +139,18 @@ def _add_types(folder: Folder, types: Types, fused: _Fused, offsets: Array) -> N
         types.nodes[name] = NodePlan(name, int(starts[number + 1] - starts[number]))
     if fused.kinds is None or len(fused.kinds) != len(fused.indices):
         fail(fused.where, "has no type for each edge", _AGAIN)
-    counts = np.zeros(max(fused.edge_types.values(), default=-1) + 1, dtype=np.int64)
+    known = len(fused.edge_types)
+    if sorted(fused.edge_types.values()) != list(range(known)):
+        fail(
+            fused.where, f"edge_type_to_id does not number its types from 0 to {known - 1}", _AGAIN
+        )
+    counts = np.zeros(known, dtype=np.int64)
     for span in spans(len(fused.kinds)):
-        part = np.bincount(np.asarray(fused.kinds[span], dtype=np.int64))
-        if len(part) > len(counts):
-            fail(fused.where, f"an edge has the type {len(part) - 1}", _AGAIN)
-        counts[: len(part)] += part
+        kinds = np.asarray(fused.kinds[span])
+        for kind in (int(kinds.min()), int(kinds.max())):
+            if not 0 <= kind < known:
+                fail(fused.where, f"an edge has the type {kind} of {known} types", _AGAIN)
+        counts += np.bincount(kinds.astype(np.int64), minlength=known)
         drop_pages(fused.kinds)
     for name, number in sorted(fused.edge_types.items(), key=lambda pair: pair[1]):
         triple = parse_triple(name)

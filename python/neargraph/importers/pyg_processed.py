@@ -104,12 +104,6 @@ def _attributes(held: Any, where: str) -> Attributes:
     }
 
 
-def _opened(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: contents(one) for key, one in value.items()}
-    return contents(value)
-
-
 def _mapping(store: Any) -> Attributes:
     state = store.state if isinstance(store, TorchObject) else None
     found = state.get("_mapping") if isinstance(state, dict) else None
@@ -249,6 +243,11 @@ def _plan_many(file: Path, attributes: Attributes, slices: Attributes) -> GraphP
         if key in ("edge_index", "num_nodes", "_num_nodes"):
             continue
         rows, where = _rows(value), f"{file} [{key}]"
+        if isinstance(value, np.ndarray) and value.ndim > 1 and ("index" in key or key == "face"):
+            # PyG joins these along their columns, so that their slices count no rows.
+            why = "it names nodes in columns, as edge_index does, and is no edge of the graph"
+            notes += left_out("attributes-dropped", [key], where, why)
+            continue
         if rows is None:
             why = f"a {type(value).__name__} is not a tensor with rows"
             notes += left_out("attributes-dropped", [key], where, why)

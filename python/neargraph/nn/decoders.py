@@ -5,6 +5,7 @@ come about. The invariant: heads give logits or values, never probabilities, so 
 the loss of its task.
 """
 
+from collections.abc import Callable
 from typing import Literal
 
 import torch
@@ -18,6 +19,11 @@ from torch_geometric.nn import (
 )
 
 Task = Literal["classification", "multilabel", "regression"]
+_LOSSES: dict[Task, Callable[..., Tensor]] = {
+    "classification": functional.cross_entropy,
+    "multilabel": functional.binary_cross_entropy_with_logits,
+    "regression": functional.mse_loss,
+}
 _POOLS = {"mean": global_mean_pool, "sum": global_add_pool, "max": global_max_pool}
 
 
@@ -189,8 +195,8 @@ class GraphDecoder(torch.nn.Module):
 def task_loss(task: Task, out: Tensor, labels: Tensor) -> Tensor:
     """The mean loss over what is known: cross entropy, binary cross entropy, or squared error.
 
-    A class below 0, and NaN in the labels of the other tasks, mean that a label is missing; these
-    are left out. Where nothing is known the loss is 0, and so are its gradients.
+    Labels that are unknown (`known_labels`) are left out. Where nothing is known the loss is 0, and
+    so are its gradients.
 
     Args:
         task: ``"classification"`` (one class of several), ``"multilabel"`` (each label by itself)
@@ -210,21 +216,30 @@ def task_loss(task: Task, out: Tensor, labels: Tensor) -> Tensor:
     wanted = list(out.shape[:1]) if task == "classification" else list(out.shape)
     if labels.numel() != torch.Size(wanted).numel() or labels.size(0) != out.size(0):
         raise ValueError(f"labels have shape {list(labels.shape)}, {task} needs {wanted}")
-    labels = labels.reshape(wanted)
+    labels, known = known_labels(task, labels.reshape(wanted))
+    right = labels[known] if task == "classification" else labels[known].to(out.dtype)
+    losses: Tensor = _LOSSES[task](out[known], right, reduction="sum")
+    return losses / known.sum().clamp(min=1)
+
+
+def known_labels(task: Task, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """(labels, which of them are known), both of the shape of ``labels``.
+
+    Classes become int64; of the others floats stay, and integers become float32. Unknown are a
+    class below 0, a label of -1 of several, and whatever is not finite.
+
+    Example:
+        >>> known_labels("multilabel", torch.tensor([[1, 0, -1]]))[1]
+        tensor([[ True,  True, False]])
+    """
     if task == "classification":
         if labels.is_floating_point():
-            labels = labels.nan_to_num(nan=-1.0)
-        known = labels >= 0
-        losses = functional.cross_entropy(out[known], labels[known].long(), reduction="sum")
-    else:
-        labels = labels.to(out.dtype)
-        known = ~labels.isnan()
-        if task == "multilabel":
-            bce = functional.binary_cross_entropy_with_logits
-            losses = bce(out[known], labels[known], reduction="sum")
-        else:
-            losses = functional.mse_loss(out[known], labels[known], reduction="sum")
-    return losses / known.sum().clamp(min=1)
+            labels = torch.where(labels.isfinite(), labels, -1)
+        labels = labels.to(torch.int64)
+        return labels, labels >= 0
+    labels = labels if labels.is_floating_point() else labels.to(torch.float32)
+    known = labels.isfinite()
+    return labels, known & (labels != -1) if task == "multilabel" else known
 
 
 def predictions(task: Task, out: Tensor) -> Tensor:

@@ -148,7 +148,12 @@ class NGCF(_Propagation):
         widths = [in_channels, *[hidden_channels] * (num_layers - 1)]
         self.own = _linears(widths, hidden_channels)
         self.alike = _linears(widths, hidden_channels)
-        self.out_channels = in_channels + num_layers * hidden_channels
+        self.out_channels = self.width(in_channels, hidden_channels, num_layers)
+
+    @staticmethod
+    def width(in_channels: int, hidden_channels: int, num_layers: int) -> int:
+        """The width of what a model of these settings gives."""
+        return in_channels + num_layers * hidden_channels
 
     def _layer(self, layer: int, part: Cut, sums: Rows) -> Rows:
         out = {}

@@ -1,8 +1,9 @@
 """What a training run is told; equal configurations give equal losses.
 
-One field per option, each checked by itself; which of them go together stands in `combinations.py`.
+One field per option, each checked by itself; which of them go together stands in `models.py`.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
@@ -38,12 +39,19 @@ _FROM_ONE = ("batch_size", "hidden", "epochs", "val_every", "parts", "batch_part
 _FROM_ONE_TOO = ("num_negatives", "eval_negatives", "schedule_epochs", "steps")
 _FROM_ZERO = ("weight_decay", "seed", "split", "checkpoint_steps", "patience", "warmup_steps")
 _FROM_ZERO_TOO = ("coverage", "embedding")
+_FLOATS = ("lr", "weight_decay", "dropout", "attention_dropout", "schedule_factor", "clip")
+_FLOATS_TOO = ("embedding_lr", "holdout")
+# Torch and the loaders take it as an unsigned number of 64 bits; types of nodes count up from it.
+_SEED_MAX = 2**63 - 1
 
 # What a run may go on with although the checkpoint was written with something else: the batches,
 # and so the losses, are the same.
 _FREE = frozenset(
     ("epochs", "checkpoint_steps", "val_every", "patience", "test_on", "reading", "layout")
 ) | {"temporary_writes", "embedding_memory"}
+
+# A cosine spans all epochs, and a plateau counts validations.
+_BOUND = {"cosine": frozenset(["epochs"]), "plateau": frozenset(["val_every"])}
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +61,11 @@ class TrainConfig:
     Of all tasks:
         ``model`` and ``sampler`` name rows of the tables in ``docs/training.md``; ``"auto"`` is the
         sampler that the model is made for. ``fanouts`` has one entry per layer, -1 takes all
-        neighbours. ``row_normalize`` divides each feature row by its sum, as the published GCN
-        does. ``heads`` (None is the model's own number) and ``attention_dropout`` are those of
-        models that attend. ``norm`` "batch" normalises hidden layers by batch; ``pool`` is how the
-        rows of a graph become one: "mean", "sum" or "max".
+        neighbours. The task graph reads whole graphs: give -1 for each layer; the default is two
+        layers. ``row_normalize`` divides each feature row by its sum, as the published GCN does.
+        ``heads`` (None is the model's own number) and ``attention_dropout`` are those of models
+        that attend. ``norm`` "batch" normalises hidden layers by batch; ``pool`` is how the rows of
+        a graph become one: "mean", "sum" or "max".
 
     What is predicted:
         ``task`` is "node", "link" or "graph". ``target`` names the node type or the edge type
@@ -172,6 +181,7 @@ class TrainConfig:
         for name in (*_FROM_ZERO, *_FROM_ZERO_TOO):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; use 0 or more")
+        self._check_numbers()
         for name in ("dropout", "attention_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; use a share from 0 to below 1")
@@ -189,6 +199,14 @@ class TrainConfig:
             raise ValueError(f"clip is {self.clip}; use a norm above 0, or 0 for none")
         self._check_links()
 
+    def _check_numbers(self) -> None:
+        for name in (*_FLOATS, *_FLOATS_TOO):
+            value = getattr(self, name)
+            if not all(map(math.isfinite, value if isinstance(value, tuple) else [value or 0.0])):
+                raise ValueError(f"{name} is {value}; use a finite number")
+        if self.seed > _SEED_MAX:
+            raise ValueError(f"seed is {self.seed}; use one from 0 to {_SEED_MAX}")
+
     def _check_links(self) -> None:
         shares = self.holdout
         if len(shares) != 2 or min(shares) < 0 or sum(shares) >= 100 or not shares[1]:
@@ -198,6 +216,11 @@ class TrainConfig:
             )
         if self.val_after is not None and self.test_after is None:
             raise ValueError("val_after is given without test_after; give both, or test_after")
+        if self.test_after is not None and shares != (10.0, 10.0):
+            raise ValueError(
+                f"holdout is {list(shares)} and test_after {self.test_after}, and times alone cut "
+                "links then; leave one of them out"
+            )
         if None not in (self.val_after, self.test_after) and self._times[0] >= self._times[1]:
             raise ValueError(
                 f"val_after is {self.val_after} and test_after {self.test_after}; validation comes "
@@ -251,8 +274,7 @@ class TrainConfig:
         """Refuses a checkpoint of other settings by name; those that change no loss may differ."""
         # Checkpoints from before a setting was there were trained with what is its default now.
         saved = {**TrainConfig().plain(), **saved}
-        # A cosine spans all epochs.
-        free = _FREE - {"epochs"} if self.schedule == "cosine" else _FREE
+        free = _FREE - _BOUND.get(self.schedule, frozenset())
         for name, value in self.plain().items():
             if name not in free and saved.get(name) != value:
                 raise StateMismatch(

@@ -25,6 +25,12 @@ def without_features(schema: Schema) -> list[str]:
     return [t.name for t in schema.node_types if all(m.name != "x" for m in t.tensors)]
 
 
+def widths_of(schema: Schema, config: TrainConfig) -> dict[str, int]:
+    """Features of a node of each type, read or learned; 0 where it has none."""
+    found = {t.name: [m.num_columns for m in t.tensors if m.name == "x"] for t in schema.node_types}
+    return {name: widths[0] if widths else config.embedding for name, widths in found.items()}
+
+
 def content_of(store: Store, config: TrainConfig) -> str:
     """What a checkpoint knows a store by.
 

@@ -61,6 +61,8 @@ class Trainer:
             config.same_run(self._saved["config"])
             check_store(store, config, self._saved, checkpoint)
         self.task = make_task(store, config, in_memory, device)
+        self._check_validation()
+        self.first = self.task.metrics().first
         # The store was read above; seeding again makes both ways start alike.
         torch.manual_seed(config.seed)
         self.model = self.task.build(self._saved)
@@ -78,10 +80,8 @@ class Trainer:
             [{"params": self._parameters}], lr=config.lr, weight_decay=config.weight_decay
         )
         self.loader = self.task.train_loader()
-        self.first = self.task.metrics().first
         self._epoch = 0
         self._best: dict[str, Any] | None = None
-        self._epoch_stats: dict[str, Any] = {}
         self.result = TrainResult(
             num_classes=self.task.outputs,
             num_features=self.task.num_features,
@@ -91,6 +91,21 @@ class Trainer:
             missing_labels=self.task.missing_labels,
             notes=self.task.notes,
         )
+
+    def _check_validation(self) -> None:
+        """Refuses settings that count validations where there are none."""
+        config = self.config
+        asking = {
+            "patience": config.patience,
+            "schedule": config.schedule == "plateau" and "plateau",
+            "test_on": config.test_on == "best" and "best",
+        }
+        for name, value in asking.items():
+            if value and self.task.loader("val") is None:
+                raise UnsupportedArgument(
+                    f"{name}={value!r} goes by validations, and {self._store.path} has nothing to "
+                    "validate on; leave it out, or use a split or holdout with a validation part"
+                )
 
     def run(self) -> TrainResult:
         """All epochs that are missing, and the test."""

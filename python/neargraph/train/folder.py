@@ -6,6 +6,7 @@ run on one version of a store.
 """
 
 import fcntl
+import json
 import os
 import platform
 from collections.abc import Iterator
@@ -123,6 +124,14 @@ class RunFolder:
     def is_finished(self) -> bool:
         """Whether the run has ended, and its result is there."""
         return (self.path / "result.json").exists()
+
+    @property
+    def tested(self) -> str:
+        """Which parameters the run has tested, "last" or "best", or will."""
+        if not self.is_finished:
+            return self.config.tested
+        found: str = json.loads((self.path / "result.json").read_text())["tested"]
+        return found
 
     def _write_config(self) -> None:
         opening = {name: getattr(self.opening, name) for name in _OPENING}

@@ -10,15 +10,18 @@ import torch
 
 from neargraph.exceptions import NameNotFound, UnsupportedArgument
 from neargraph.metrics.all_items import ranked_at
-from neargraph.nn import InDegrees
+from neargraph.metrics.names import metric_names
+from neargraph.nn import NGCF, InDegrees
 from neargraph.nn.models import MODELS, build, kind_of
 from neargraph.schema import Schema
 from neargraph.store import Store
 
 from .config import TrainConfig
-from .embeddings import without_features
+from .embeddings import widths_of, without_features
 from .sources import SAMPLERS, check_method
 
+# They add and multiply rows of users and items.
+_ONE_WIDTH = ("lightgcn", "ngcf")
 _SAINT = ("saint-node", "saint-edge", "saint-walk")
 # The samplers of each loader that a model may need, of nodes; the first is the one it is made for.
 _SAMPLERS = {
@@ -98,6 +101,8 @@ def check_combination(config: TrainConfig, schema: Schema, path: str) -> None:
         )
     check_method(config, sampler)
     _check_walks(config, sampler)
+    _check_ranks(config)
+    _check_layers(config)
     _check_effects(config, sampler)
     _check_rows(config, schema, path)
     _check_times(config)
@@ -116,6 +121,7 @@ def _check_effects(config: TrainConfig, sampler: str) -> None:
         ((*_OF_LINKS, *_OF_LINKS_TOO), config.task == "link", "the task link"),
         (("pool",), config.task == "graph", "the task graph"),
         *(((name,), *_taken(config, name)) for name in _OF_MODELS),
+        (("split",), config.task != "link", "the tasks node and graph"),
         (("holdout",), config.task != "node", "the tasks link and graph"),
         (("embedding",), config.task != "graph", "the tasks node and link"),
         (("temporal",), config.task == "link", "the task link"),
@@ -161,6 +167,7 @@ def _taken(config: TrainConfig, setting: str) -> tuple[bool, str]:
 def _check_rows(config: TrainConfig, schema: Schema, path: str) -> None:
     """Refuses learned rows where no node would have one, and what goes not together with them."""
     names = without_features(schema)
+    _check_widths(config, schema, path)
     if not config.embedding:
         if schema.is_homogeneous and names:
             raise NameNotFound(
@@ -183,6 +190,23 @@ def _check_rows(config: TrainConfig, schema: Schema, path: str) -> None:
         )
 
 
+def _check_widths(config: TrainConfig, schema: Schema, path: str) -> None:
+    """Refuses rows of several widths where a model adds them."""
+    widths = widths_of(schema, config)
+    if config.model in _ONE_WIDTH and len(set(widths.values())) > 1:
+        each = ", ".join(f"{name} has {width}" for name, width in widths.items())
+        raise UnsupportedArgument(
+            f"{path}: the model {config.model} needs rows of one width for all nodes, and {each}; "
+            "learn rows of nodes without x with embedding, as wide as x of the others, or import x "
+            "of one width"
+        )
+    if config.model in _ONE_WIDTH and not config.embedding and without_features(schema):
+        raise UnsupportedArgument(
+            f"{path}: the model {config.model} needs rows of nodes, which have no x; learn them "
+            "with embedding=64"
+        )
+
+
 def _check_walks(config: TrainConfig, sampler: str) -> None:
     """Refuses what walks and rankings cannot respect."""
     if sampler == "pinsage" and (config.test_after is not None or config.strategy is not None):
@@ -201,6 +225,29 @@ def _check_walks(config: TrainConfig, sampler: str) -> None:
         raise UnsupportedArgument(
             f"rank_all ranks by products of rows, and decoder is {config.decoder!r}; use decoder "
             "dot"
+        )
+
+
+def _check_ranks(config: TrainConfig) -> None:
+    """Refuses metrics of ranks that no link can miss."""
+    if config.task != "link":
+        return
+    for name in metric_names("links", config.metrics):
+        if name.base in ("hits@K", "recall@K") and (name.k or 0) > config.eval_negatives:
+            raise UnsupportedArgument(
+                f"{name.text} is always 1 where a link is ranked among itself and "
+                f"{config.eval_negatives} negatives; give metrics with a smaller K, or more "
+                "eval_negatives"
+            )
+
+
+def _check_layers(config: TrainConfig) -> None:
+    """Refuses counts of neighbours where nothing is sampled."""
+    given = config.fanouts != TrainConfig().fanouts
+    if config.task == "graph" and given and set(config.fanouts) != {-1}:
+        raise UnsupportedArgument(
+            f"fanouts are {list(config.fanouts)}, and the task graph reads whole graphs; give -1 "
+            f"for each layer: {','.join(['-1'] * len(config.fanouts))}"
         )
 
 
@@ -249,7 +296,9 @@ def embedding_channels(config: TrainConfig, widths: dict[str, int]) -> int:
     width = next(iter(widths.values()))
     if config.model == "lightgcn":
         return width
-    return width + len(config.fanouts) * config.hidden if config.model == "ngcf" else config.hidden
+    if config.model == "ngcf":
+        return NGCF.width(width, config.hidden, len(config.fanouts))
+    return config.hidden
 
 
 def degrees_of(config: TrainConfig, store: Store) -> InDegrees | None:

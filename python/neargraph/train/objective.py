@@ -10,7 +10,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from neargraph.metrics.names import Kind
+from neargraph.nn.decoders import Task, known_labels
+
 from .labels import Target
+
+_TASKS: dict[Kind, Task] = {
+    "classes": "classification",
+    "labels": "multilabel",
+    "values": "regression",
+}
 
 _ENTRY_LOSSES: dict[str, Callable[..., Tensor]] = {
     "bce": functional.binary_cross_entropy_with_logits,
@@ -37,18 +46,11 @@ class Prediction:
 
 def known_rows(target: Target, outputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """(outputs, labels, which) of the rows that have a label."""
-    if target.kind == "classes":
-        labels = labels.reshape(-1)
-        if labels.is_floating_point():
-            labels = labels.nan_to_num(nan=-1.0)
-        labels = labels.to(torch.int64)
-        known = labels >= 0
-    else:
-        labels = labels.reshape(len(labels), -1)
-        if target.kind == "labels":
-            labels = torch.where(labels == -1, torch.nan, labels.to(torch.float32))
-        labels = labels.to(torch.float32)
-        known = labels.isfinite().any(dim=1)
+    shape = (-1,) if target.kind == "classes" else (len(labels), -1)
+    labels, known = known_labels(_TASKS[target.kind], labels.reshape(shape))
+    if target.kind != "classes":
+        labels = torch.where(known, labels.to(torch.float32), torch.nan)
+        known = known.any(dim=1)
     return outputs[known], labels[known], known
 
 

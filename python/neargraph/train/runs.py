@@ -148,7 +148,7 @@ def evaluate(
     """
     split_code(split)
     folder = RunFolder.open(Path(out))
-    which = folder.config.tested if checkpoint == "auto" else checkpoint
+    which = folder.tested if checkpoint == "auto" else checkpoint
     if which not in ("last", "best"):
         raise UnsupportedArgument(f"checkpoint is {which!r}; use last, best or auto")
     if which == "best" and folder.config.embedding:

@@ -11,15 +11,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from neargraph.exceptions import NameNotFound
+from neargraph.exceptions import NameNotFound, UnsupportedArgument
 from neargraph.loader.epochs import EpochLoader
 from neargraph.metrics import Metrics
 from neargraph.metrics.names import Kind
-from neargraph.schema import NodeType
 from neargraph.store import Store
 
 from ..config import TrainConfig
-from ..embeddings import Embeddings, without_features
+from ..embeddings import Embeddings, widths_of, without_features
 from ..encoder import Encoder
 from ..models import degrees_of, make_model, sampler_of, takes_degrees
 from ..objective import Prediction
@@ -61,7 +60,7 @@ class Task(ABC):
         self.missing_labels: dict[str, int] = {}
         self.notes: list[str] = []
         self.head: torch.nn.Module | None = None
-        self.widths = {t.name: _width(t, config) for t in store.schema.node_types}
+        self.widths = widths_of(store.schema, config)
         self.embeddings: Embeddings | None = None
         self.source = SAMPLERS[sampler_of(config)]
         self._degrees: Any = degrees_of(config, store)
@@ -87,15 +86,25 @@ class Task(ABC):
 
         Args:
             saved: The checkpoint that the run goes on from, if there is one.
+
+        Raises:
+            UnsupportedArgument: The model does not fit in memory.
         """
         config = self.config
-        model = make_model(config, self.store.schema, self.out_channels, self.widths)
+        try:
+            model = make_model(config, self.store.schema, self.out_channels, self.widths)
+            self.head = self._make_head()
+        except (MemoryError, RuntimeError) as error:
+            # Torch says in a runtime error, of several lines, that memory does not suffice.
+            raise UnsupportedArgument(
+                f"the model {config.model} with hidden={config.hidden} and {len(config.fanouts)} "
+                f"layers cannot be made ({str(error).splitlines()[0]}); use a smaller hidden"
+            ) from error
         if config.embedding:
             self.embeddings = Embeddings(self.store, config, saved)
             self.notes.append(self.embeddings.note)
         degrees = (self._degrees, takes_degrees(config))
         self.encoder = Encoder(model, config.row_normalize, *degrees, self.embeddings)
-        self.head = self._make_head()
         return model
 
     def _make_head(self) -> torch.nn.Module | None:
@@ -132,9 +141,3 @@ class Task(ABC):
     def plain_state(self) -> dict[str, Any]:
         """What a checkpoint holds of the head."""
         return {} if self.head is None else self.head.state_dict()
-
-
-def _width(owner: NodeType, config: TrainConfig) -> int:
-    """Features of a node, read or learned; 0 where the type has none."""
-    found = [t for t in owner.tensors if t.name == "x"]
-    return found[0].num_columns if found else config.embedding

@@ -103,6 +103,11 @@ def _graph_codes(store: Store, ends: NDArray[np.int64], config: TrainConfig) -> 
         if config.split:
             raise NameNotFound(f"{store.path}: no node tensor {name!r}; use another split")
         return _drawn_codes(count, config)
+    if config.holdout != TrainConfig().holdout:
+        raise UnsupportedArgument(
+            f"holdout={config.holdout!r} is for stores without a split, and {store.path} has "
+            f"{name}; leave it out"
+        )
     codes = np.zeros(count, np.uint8)
     for first, values in store.snapshot().scan(owner, name):
         graphs = np.searchsorted(ends, np.arange(first, first + len(values)), side="right") - 1
