@@ -245,7 +245,7 @@ def _plan_many(file: Path, attributes: Attributes, slices: Attributes) -> GraphP
         rows, where = _rows(value), f"{file} [{key}]"
         if isinstance(value, np.ndarray) and value.ndim > 1 and ("index" in key or key == "face"):
             # PyG joins these along their columns, so that their slices count no rows.
-            why = "it names nodes in columns, as edge_index does, and is no edge of the graph"
+            why = "it holds node ids, as edge_index does, and its pairs are not edges of the graph"
             notes += left_out("attributes-dropped", [key], where, why)
             continue
         if rows is None:

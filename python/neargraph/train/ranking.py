@@ -2,8 +2,8 @@
 
 What must not live here: how scores are ranked (`neargraph.metrics.all_items`). The rows of all
 nodes and the known links are files beside the store, so memory does not grow with them. The
-invariant: rows come from the edges of training alone; a wrong answer is no link of the store and no
-deleted node.
+invariant: rows come from the edges of training alone, and a link competes only with pairs that are
+no links of the store.
 """
 
 import tempfile
