@@ -8,6 +8,7 @@ Python and the command line call them. A remedy is a dictionary with a ``name``,
 from __future__ import annotations
 
 import re
+from ast import literal_eval
 from typing import Any
 
 from neargraph.units import format_bytes
@@ -48,8 +49,9 @@ _WORDS: dict[str, str | tuple[str, str]] = {
     "NameNodes": "a header line takes --header, names instead of numbers take --strings",
     "ScaleTimes": "--time-scale, such as 1000, makes times whole numbers",
     "Relabel": "--relabel numbers only the ids that occur",
-    "KeepOneDirection": "leave out --undirected, or keep one with --unique",
-    "KeepOneOfEach": "--unique keeps one",
+    "KeepOneDirection": "leave out --undirected if the input has both directions; --unique keeps "
+    "one edge between two nodes, whatever their times",
+    "KeepOneOfEach": "--unique keeps one edge between two nodes, whatever their times",
     "NarrowFeatures": "--x-dtype f32 converts them",
     "NameColumns": (
         'hints=TextHints(columns={"time": .., "weight": ..}) stores a time and a weight',
@@ -92,6 +94,48 @@ def on_command_line(remedy: dict[str, Any], options: frozenset[str] | None = Non
 
 def _sized(text: str, remedy: dict[str, Any]) -> str:
     return text.replace("{size}", format_bytes(remedy.get("at_least_bytes", 0), up=True))
+
+
+# A setting as messages of Python name it: `name=value`, `name=` without a value, a name of several
+# words, or `name is value` where a clause begins. Paths and what stands in backticks stay.
+_SETTING = re.compile(
+    r"""`[^`]*`|(?<![\w/.'"-])(?:
+    (?P<given>[a-z]+(?:_[a-z]+)*)=(?P<value>'[^']*'|\[[^]]*\]|\([^)]*\)|[\w%-]+(?:\.\w+)*)?
+    |(?:^|(?<=;\ ))(?P<first>[a-z]+(?:_[a-z]+)*)(?=\ (?:is|are)\ )
+    |(?P<bare>[a-z]+(?:_[a-z]+)+)(?![\w/'"(]|\.\w)
+    )""",
+    re.VERBOSE,
+)
+
+
+def flag_words(text: str, options: frozenset[str]) -> str:
+    """A message in the words of the command line: settings by the options of a command.
+
+    >>> flag_words("embedding=64 has no test_on='best'; use lr=", frozenset(["--test-on", "--lr"]))
+    'embedding=64 has no --test-on best; use --lr'
+    """
+
+    def option(match: re.Match[str]) -> str:
+        name = match["given"] or match["first"] or match["bare"] or ""
+        flag = f"--{name.replace('_', '-')}"
+        if flag not in options:
+            return match[0]
+        return flag if match["value"] is None else _with_value(flag, match["value"])
+
+    return _SETTING.sub(option, text)
+
+
+def _with_value(flag: str, text: str) -> str:
+    """An option with a value of Python, as it is typed."""
+    try:
+        value = literal_eval(text)
+    except (ValueError, SyntaxError):
+        value = text
+    if isinstance(value, bool):
+        return flag if value else f"no {flag}"
+    if isinstance(value, list | tuple):
+        value = ",".join(f"{part:g}" if isinstance(part, float) else str(part) for part in value)
+    return f"{flag} {value}"
 
 
 def python_words(text: str) -> str:

@@ -120,8 +120,9 @@ class Schema:
     """All types of one snapshot, in the order of their ids.
 
     `edge_types` are those of the graph; `reverse_types` are the reverses that the import kept,
-    which are indexes: nothing samples them or counts their edges unless they are named. An
-    `EdgeType.index` counts both, so it is not a place in either tuple.
+    which are indexes: nothing samples them or counts their edges unless they are named; training
+    names those that make a store bipartite. An `EdgeType.index` counts both, so it is not a place
+    in either tuple.
     """
 
     node_types: tuple[NodeType, ...]

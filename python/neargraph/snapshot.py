@@ -73,6 +73,18 @@ class PygReader(Reader):
     # PyG's HGTLoader asks for edges by type.
     edge_items = edge_index
 
+    @property
+    def to(self) -> NoReturn:
+        """PyG's old `NeighborSampler` asks for this, of its edge_index.
+
+        Raises:
+            AttributeError: Always; names the loader that reads a store.
+        """
+        raise AttributeError(
+            f"a {type(self).__name__} is not an edge_index in memory; use neargraph.NeighborLoader "
+            "instead of PyG's old NeighborSampler"
+        )
+
     def __len__(self) -> NoReturn:
         """PyG's loaders of many graphs, clusters or events ask for this.
 

@@ -32,7 +32,7 @@ def edge_file(folder):
 def test_import_prints_the_estimate_then_the_report(tmp_path, capsys):
     code, out, err = run("import", edge_file(tmp_path), "--out", tmp_path / "g.ng", capsys=capsys)
     assert (code, err) == (0, "")
-    assert out.index("Estimate for") < out.index("Wrote")
+    assert out.index("Estimate for") < out.index("memory budget") < out.index("Wrote")
     assert "format" in out
     with ng.open(tmp_path / "g.ng", memory="64MB") as store:
         assert (store.num_nodes, store.num_edges) == (501, 500)
@@ -94,6 +94,21 @@ def test_info_shows_types_and_tensors(store, capsys):
         assert word in out
     code, out, _ = run("info", store, "--json", capsys=capsys)
     assert json.loads(out)["num_edges"] == 4000
+
+
+def test_info_reads_the_first_and_last_time_where_it_is_asked_to(tmp_path, capsys):
+    (tmp_path / "e.csv").write_text("src,dst,time\n0,1,-7\n1,2,40\n2,0,3\n")
+    run("import", tmp_path / "e.csv", "--out", tmp_path / "t.ng", capsys=capsys)
+    for asked in (False, True):
+        more = ["--times"] if asked else []
+        _, out, _ = run("info", tmp_path / "t.ng", *more, capsys=capsys)
+        assert ("time -7 to 40" in out) is asked
+        (edge,) = json.loads(run("info", tmp_path / "t.ng", "--json", *more, capsys=capsys)[1])[
+            "edge_types"
+        ]
+        assert (edge.get("first_time"), edge.get("last_time")) == (
+            (-7, 40) if asked else (None,) * 2
+        )
 
 
 def test_verify_passes_a_sound_store(store, capsys):

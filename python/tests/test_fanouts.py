@@ -38,6 +38,10 @@ def test_bad_fanouts_say_what_is_wrong(hetero):
         resolve_fanouts(hetero.schema, {("author", "reviews", "paper"): [2]})
     with pytest.raises(ValueError, match="same number of hops"):
         resolve_fanouts(hetero.schema, {"cites": [1], "writes": [1, 2], "holds": [1]})
-    for bad in ([-2], [1.5], [2**31], [True], "15", 3, None):
+    odd = ([None], ["a"], [[2, 2]], [float("nan")], [float("inf")])
+    for bad in ([-2], [1.5], [2**31], [True], "15", 3, None, *odd):
         with pytest.raises(ValueError, match="fanout"):
             resolve_fanouts(hetero.schema, bad)
+    for bad in (None, 3, [None]):
+        with pytest.raises(ValueError, match=r"fanout.*got (None|3)"):
+            resolve_fanouts(hetero.schema, {"cites": bad, "writes": [1], "holds": [1]})

@@ -63,6 +63,16 @@ def check(batch, expected):
         assert batch[name].dtype == expected[name].dtype
     assert batch.num_graphs == expected.num_graphs
     assert batch.num_nodes == expected.num_nodes
+    graphs = batch.to_data_list()
+    for place, (graph, wanted) in enumerate(zip(graphs, expected.to_data_list(), strict=True)):
+        assert type(graph) is Data
+        for name in ("x", "edge_index", "y"):
+            assert torch.equal(graph[name], wanted[name]), name
+        assert graph.graph_id.tolist() == [batch.graph_id[place]]
+        assert graph.num_nodes == len(graph.n_id) == wanted.num_nodes
+        assert torch.equal(graph.n_id, batch.n_id[batch.batch == place])
+    again = Batch.from_data_list(graphs)
+    assert torch.equal(again.edge_index, expected.edge_index)
 
 
 @pytest.mark.parametrize("batch_size", [1, 3, 7])
@@ -82,12 +92,78 @@ def test_chosen_graphs_come_in_their_order(raw, store):
         ("test", [3, 6]),
         ([], []),
     ):
-        loader = ng.GraphLoader(store, 2, given)
+        loader = ng.GraphLoader(store, 2, graphs=given)
         found = list(loader)
         expected = list(DataLoader([raw[0][at] for at in chosen], 2)) if chosen else []
         assert torch.cat([torch.zeros(0), *[b.graph_id for b in found]]).tolist() == chosen
         for batch, wanted in zip(found, expected, strict=True):
             check(batch, wanted)
+
+
+@pytest.mark.parametrize("follow", [["x"], ["edge_index", "y"], ["x", "edge_index"], []], ids=str)
+@pytest.mark.parametrize("exclude", [["y"], ["x"], ["edge_index"], []], ids=str)
+def test_attributes_are_followed_and_left_out_as_by_pygs_data_loader(raw, store, follow, exclude):
+    follow = [name for name in follow if name not in exclude]
+    ours = ng.GraphLoader(store, 3, False, follow, exclude)
+    for batch, wanted in zip(ours, DataLoader(raw[0], 3, False, follow, exclude), strict=True):
+        names = {"x", "y", "edge_index", "batch", "ptr"}
+        names |= {f"{name}_{what}" for name in follow for what in ("batch", "ptr")}
+        assert names & set(batch.keys()) == names & set(wanted.keys())
+        for name in names & set(wanted.keys()):
+            assert torch.equal(batch[name], wanted[name]), name
+        assert batch.num_graphs == wanted.num_graphs
+        graphs = zip(batch.to_data_list(), wanted.to_data_list(), strict=True)
+        for graph, alone in graphs:
+            for name in names & set(alone.keys()):
+                assert torch.equal(graph[name], alone[name]), name
+
+
+def test_tensors_that_are_left_out_are_not_read_and_names_are_checked(store):
+    loader = ng.GraphLoader(store, 3, exclude_keys=["x", "y", "n_id", "train_mask"])
+    assert [name for *_, name in loader._source.sampler.tensors] == ["graph_id", "split_0"]
+    for batch in loader:
+        assert not {"x", "y", "n_id", "train_mask"} & set(batch.keys())
+        assert {"val_mask", "graph_id", "edge_index"} <= set(batch.keys())
+        assert batch.num_nodes == len(batch.batch)
+    for argument in ("follow_batch", "exclude_keys"):
+        with pytest.raises(ng.NameNotFound, match=f"{argument}.*'z'.*'edge_index'"):
+            ng.GraphLoader(store, **{argument: ["z"]})
+        with pytest.raises(TypeError, match=argument):
+            ng.GraphLoader(store, **{argument: "x"})
+    with pytest.raises(ng.NameNotFound, match="follow_batch"):
+        ng.GraphLoader(store, follow_batch=["x"], exclude_keys=["x"])
+    with pytest.raises(ng.NameNotFound, match="exclude_keys"):
+        ng.GraphLoader(store, exclude_keys=["batch"])
+
+
+def test_graphs_without_x_or_with_columns_of_edges_come_apart(tmp_path):
+    pairs = np.array([[0, 1, 1, 3, 4], [1, 0, 1, 4, 3]])
+    attr, times = np.arange(5, dtype=np.float32).reshape(5, 1), np.arange(5)
+    nodes = Nodes(5, {"graph_id": np.array([0, 0, 1, 2, 2])})
+    edges = edges_of(pairs, tensors={"edge_attr": attr}, times=times)
+    path = Graph({"node": nodes}, {PLAIN: edges}).write(tmp_path / "plain.ng")
+    with ng.open(path, memory="64MB") as store:
+        (batch,) = ng.GraphLoader(store, 4, graphs=[2, 1, 0, 2], follow_batch=["edge_attr"])
+        graphs = batch.to_data_list()
+        assert batch.edge_attr_batch.tolist() == [0, 0, 2, 2, 2, 3, 3]
+        assert batch.edge_attr_ptr.tolist() == [0, 2, 2, 5, 7]
+        assert [graph.num_nodes for graph in graphs] == [2, 1, 2, 2]
+        for graph in graphs:
+            ends = graph.n_id[graph.edge_index].numpy()
+            assert np.array_equal(ends, pairs[:, graph.e_id])
+            assert graph.edge_time.tolist() == graph.edge_attr[:, 0].tolist()
+            assert graph.edge_time.tolist() == graph.e_id.tolist()
+        assert [graph.num_edges for graph in graphs] == [2, 0, 3, 2]
+
+
+def test_a_batch_with_edges_between_graphs_does_not_come_apart(tmp_path):
+    nodes = Nodes(3, {"graph_id": np.array([0, 0, 1])})
+    path = Graph({"node": nodes}, {PLAIN: edges_of([[0, 2], [1, 1]])}).write(tmp_path / "odd.ng")
+    with ng.open(path, memory="64MB") as store:
+        (batch,) = ng.GraphLoader(store, 2)
+        assert batch.num_edges == 2
+        with pytest.raises(RuntimeError, match="Cannot reconstruct"):
+            batch.to_data_list()
 
 
 def test_an_epoch_has_every_graph_once_and_the_next_another_order(raw, store):
@@ -143,7 +219,7 @@ def test_what_is_not_a_store_of_graphs_is_refused(store, homo, tmp_path):
 @pytest.mark.parametrize("more", [{}, {"reading": "scan"}, {"num_workers": 1}], ids=str)
 def test_copies_of_a_graph_in_one_batch_have_edges_of_their_own(raw, store, more):
     for chosen in ([2, 2], [4, 2, 4, 2, 4], [0, 1, 2, 0]):
-        (batch,) = ng.GraphLoader(store, 5, chosen, **more)
+        (batch,) = ng.GraphLoader(store, 5, graphs=chosen, **more)
         check(batch, Batch.from_data_list([raw[0][at] for at in chosen]))
         ends = store.snapshot().features(None, batch.n_id.numpy(), "graph_id")
         assert np.array_equal(
@@ -155,7 +231,7 @@ def test_graphs_that_fill_a_batch_of_ranks_are_counted(raw, store):
     for chosen, size in (([0], 4), (None, 4), (None, 6)):
         seen, repeats = [], 0
         for rank in range(2):
-            for batch in ng.GraphLoader(store, size, chosen, rank=rank, world_size=2):
+            for batch in ng.GraphLoader(store, size, graphs=chosen, rank=rank, world_size=2):
                 check(batch, Batch.from_data_list([raw[0][at] for at in batch.graph_id]))
                 padding = batch.num_padding if "num_padding" in batch else 0
                 seen += batch.graph_id[: len(batch.graph_id) - padding].tolist()

@@ -5,6 +5,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from chances import p_value, report
 from graphs import Graph, Nodes, edges_of
 from sampled import epoch_of
 
@@ -85,8 +86,8 @@ def test_layers_have_no_more_nodes_than_their_budget_and_all_that_there_are(
         assert places == {name: len(found) for name, found in nodes.items()}
 
 
+@pytest.mark.reliability
 def test_nodes_are_drawn_by_the_squares_of_how_much_they_are_named(tmp_path):
-    stats = pytest.importorskip("scipy.stats")
     # Two seeds name users 0 to 4: lists of 2 and of 4 entries, one entry twice.
     users, items = [0, 1, 1, 2, 2, 4], [0, 0, 1, 1, 1, 1]
     graph = Graph(
@@ -105,9 +106,7 @@ def test_nodes_are_drawn_by_the_squares_of_how_much_they_are_named(tmp_path):
         loader = ng.HGTLoader(store, [2], ("item", seeds), batch_size=2, seed=5)
         found = Counter(tuple(batch["user"].n_id.tolist()) for batch in loader)
     assert sum(found.values()) == count
-    assert set(found) <= set(chances)
-    expected = np.array([*chances.values()]) * count
-    assert stats.chisquare([found[pair] for pair in chances], expected).pvalue > 1e-4
+    report("nodes of HGT", 5, [p_value(found, chances)])
 
 
 @pytest.mark.parametrize("memory", ["16MB", "200MB"])

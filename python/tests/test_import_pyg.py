@@ -133,3 +133,106 @@ def test_supervision_and_graph_values_are_left_out_and_said(tmp_path):
     notes = [str(note) for note in plan_pyg(data).notes]
     assert any("edge_label_index" in note for note in notes)
     assert any("left out name" in note for note in notes)
+
+
+BUYS = ("user", "buys", "item")
+
+
+def purchases(**of_edges):
+    """Users and items; edge attributes besides."""
+    generator = torch.Generator().manual_seed(3)
+    data = pyg.HeteroData()
+    data["user"].num_nodes, data["item"].num_nodes = 40, 20
+    ends = [torch.randint(0, count, (300,), generator=generator) for count in (40, 20)]
+    data[BUYS].edge_index = torch.stack(ends)
+    for name, value in of_edges.items():
+        data[BUYS][name] = value
+    return data
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8])
+def test_an_edge_attribute_time_is_sampled_by_and_keeps_its_name(dtype, tmp_path):
+    data = purchases(time=(torch.arange(300) * 7 % 200).to(dtype))
+    report = ng.from_pyg(data, tmp_path / "g.ng", reverse=True)
+    (note,) = [n for n in report["notes"] if n["code"] == "time-of-edges"]
+    assert note["count"] == 300
+    assert str(BUYS) in note["where"]
+    assert "edge_time" in note["message"]
+    with ng.open(tmp_path / "g.ng", memory="64MB") as store:
+        for fanouts in ([20, 10], {"buys": [20, 10], "rev_buys": [20, 10]}):
+            loader = ng.LinkNeighborLoader(
+                store,
+                fanouts,
+                edge_label_index=BUYS,
+                neg_sampling="triplet",
+                time_attr="time",
+                temporal_strategy="last",
+                batch_size=50,
+            )
+            count = 0
+            for batch in loader:
+                edges, items = batch[BUYS], batch["item"]
+                assert edges.time is edges.edge_time
+                assert torch.equal(edges.time, data[BUYS].time[edges.e_id].long())
+                asked = items.seed_time[items.batch[edges.edge_index[1]]]
+                assert (edges.time <= asked).all()
+                count += edges.num_edges
+            assert count > 1000
+        # The name of the store is there without sampling by it, and alone.
+        (batch,) = ng.NeighborLoader(store, [-1], "item", batch_size=20)
+        assert "time" not in batch[BUYS]
+        assert torch.equal(batch[BUYS].edge_time, data[BUYS].time[batch[BUYS].e_id].long())
+        with pytest.raises(
+            ng.NameNotFound, match=r"edge tensors: \[\]; edge types with times: .*buys"
+        ):
+            ng.NeighborLoader(store, [2], "item", time_attr="when")
+
+
+def test_edge_time_comes_before_time_which_stays_a_tensor(tmp_path):
+    data = purchases(time=torch.arange(300), edge_time=torch.arange(300) % 50)
+    report = ng.from_pyg(data, tmp_path / "g.ng")
+    assert not [n for n in report["notes"] if n["code"] == "time-of-edges"]
+    with ng.open(tmp_path / "g.ng", memory="64MB") as store:
+        how = {"input_time": torch.full((20,), 30), "batch_size": 20}
+        (batch,) = ng.NeighborLoader(store, [-1], "item", time_attr="edge_time", **how)
+        edges = batch[BUYS]
+        assert edges.num_edges > 100
+        assert (edges.edge_time <= 30).all()
+        assert torch.equal(edges.time, edges.e_id)
+        assert torch.equal(edges.edge_time, edges.e_id % 50)
+        with pytest.raises(ng.UnsupportedArgument, match=r"name of an edge tensor.*'edge_time'"):
+            ng.NeighborLoader(store, [-1], "item", time_attr="time", **how)
+
+
+@pytest.mark.parametrize(
+    "of_edges",
+    [
+        {"time": torch.arange(300) / 2},
+        {"time": torch.arange(300).unsqueeze(1)},
+        {"time": torch.arange(300), "edge_time": torch.arange(300) / 2},
+    ],
+    ids=["fractions", "rows", "fractions first"],
+)
+def test_what_is_not_one_whole_number_stays_a_tensor_and_the_error_says_so(of_edges, tmp_path):
+    data = purchases(**of_edges)
+    report = ng.from_pyg(data, tmp_path / "g.ng")
+    assert not [n for n in report["notes"] if n["code"] == "time-of-edges"]
+    with ng.open(tmp_path / "g.ng", memory="64MB") as store:
+        (batch,) = ng.NeighborLoader(store, [-1], "item", batch_size=20)
+        for name, value in of_edges.items():
+            assert torch.equal(batch[BUYS][name], value[batch[BUYS].e_id])
+        for name in ("time", "edge_time"):
+            with pytest.raises(
+                ng.NameNotFound, match=r"edge tensors: .*'time'.*one whole"
+            ) as caught:
+                ng.NeighborLoader(store, [2], "item", time_attr=name)
+            assert "\n" not in str(caught.value)
+
+
+def test_a_time_of_nodes_is_one_where_there_are_as_many_edges(tmp_path):
+    data = pyg.Data(num_nodes=4, edge_index=torch.tensor([[0, 1, 2, 3], [1, 2, 3, 0]]))
+    data.time = torch.arange(4)
+    ng.from_pyg(data, tmp_path / "ring.ng")
+    with ng.open(tmp_path / "ring.ng", memory="64MB") as store:
+        assert store.schema.node_types[0].tensors[0].name == "time"
+        assert not store.schema.edge_types[0].has_time

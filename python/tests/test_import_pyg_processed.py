@@ -131,6 +131,21 @@ def test_many_graphs_are_one_block_diagonal_graph(tmp_path):
     assert "name" in note["message"]
 
 
+def test_the_time_of_edges_of_many_graphs_is_sampled_by(tmp_path):
+    graphs = many_graphs()
+    for graph in graphs:
+        graph.time = torch.arange(graph.num_edges, dtype=torch.int32) + graph.num_nodes
+    (tmp_path / "in/processed").mkdir(parents=True)
+    pyg.InMemoryDataset.save(graphs, tmp_path / "in/processed/data.pt")
+    report = import_graph(tmp_path / "in", tmp_path / "g.ng")
+    assert [n["count"] for n in report["notes"] if n["code"] == "time-of-edges"] == [21]
+    times = torch.cat([graph.time for graph in graphs]).long()
+    with ng.open(tmp_path / "g.ng", memory="64MB") as store:
+        (batch,) = ng.NeighborLoader(store, [-1], batch_size=15)
+        assert torch.equal(batch.edge_time, times[batch.e_id])
+        assert len(batch.edge_time) == 21
+
+
 def test_pairs_of_nodes_that_are_no_edges_are_left_out_and_said(tmp_path):
     graphs = many_graphs()
     for graph in graphs:

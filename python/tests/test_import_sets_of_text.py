@@ -5,9 +5,17 @@ import json
 
 import numpy as np
 import pytest
+import tiny_planetoid
 from realdata import PLAIN, Raw, RawEdges, check_store, data
 
-from neargraph.importers import import_graph, plan_source
+import neargraph as ng
+from neargraph.importers import (
+    ImportOptions,
+    TextHints,
+    estimate_import,
+    import_graph,
+    plan_source,
+)
 
 
 @pytest.mark.parametrize("name", ["chameleon", "squirrel"])
@@ -56,3 +64,83 @@ def test_temporal_edges_keep_fractional_times_in_millionths(tmp_path):
     edges = RawEdges(table[:, 0].astype(np.int64), table[:, 1].astype(np.int64), times=times)
     check_store(tmp_path / "g.ng", Raw({"node": len(y)}, {"node": {"y": y}}, {PLAIN: edges}))
     assert "millionths" in str(plan_source(source).notes[0])
+
+
+@pytest.mark.parametrize(
+    ("line", "hints", "words"),
+    [
+        ("0 1 5 1.0\n", None, "use the format text"),
+        ("src,dst,time\n0,1,5\n", None, "use the format text"),
+        (f"0 1 {2**53 + 1}\n", None, "not below 2\\^53.*use the format text"),
+        (
+            "0 1 5\n",
+            TextHints(columns={"src": "1", "dst": "0"}),
+            "drop --columns, or use the format",
+        ),
+    ],
+)
+def test_what_is_no_temporal_list_is_refused_with_the_format_that_takes_it(
+    line, hints, words, tmp_path
+):
+    (tmp_path / "t.txt").write_text(line)
+    with pytest.raises(ng.ImportFailed, match=words):
+        plan_source(tmp_path / "t.txt", "temporal", hints)
+    if "header" not in words:
+        columns = {"src": "0", "dst": "1", "time": "2"}
+        plan_source(tmp_path / "t.txt", "text", TextHints(columns=columns))
+
+
+def test_a_folder_of_several_sets_names_them(tmp_path):
+    def refused(folder, words, format=None):
+        with pytest.raises(ng.ImportFailed, match=words):
+            plan_source(folder, format)
+
+    sets = tmp_path / "sets"
+    for name in ("A", "B"):
+        (sets / name).mkdir(parents=True)
+        (sets / name / f"{name}_A.txt").write_text("1, 2\n")
+    (sets / "notes.txt").write_text("0 1\n")
+    refused(sets, "no known layout; give one of A, B$")
+    refused(sets, "not a TUDataset folder; give one of A, B$", "tudataset")
+    planetoid = tmp_path / "planetoid"
+    planetoid.mkdir()
+    tiny_planetoid.write(planetoid)
+    (planetoid / "ind.other.graph").write_bytes(b"")
+    refused(planetoid, r"give one of ind\.other\.graph, ind\.tiny\.graph$")
+    refused(planetoid, r"one of its files: ind\.other\.graph, ind\.tiny\.graph$", "planetoid")
+    text = tmp_path / "text"
+    text.mkdir()
+    for name in ("node2label.txt.gz", "w.txt", "SOURCE", ".hidden.txt"):
+        (text / name).write_text("0 1\n")
+    refused(text, r"give w\.txt$")
+    refused(text, "not a regular file but a folder; give a file of it$", "temporal")
+
+
+def test_the_estimate_counts_pages_and_what_is_not_zero(tmp_path):
+    (tmp_path / "in").mkdir()
+    tiny_planetoid.write(tmp_path / "in")
+    rows = np.zeros((900, 1000), np.float32)
+    np.savez(tmp_path / "n.npz", edges=np.array([[0, 1]]), node_features=rows)
+    words = {str(node): [node % 7, 2000] for node in range(600)}
+    (tmp_path / "m.json").write_text(json.dumps(words))
+    (tmp_path / "m_edges.csv").write_text("id1,id2\n" + "".join(f"{k},1\n" for k in range(300)))
+    found = {}
+    for name, options in (
+        ("in", {}),
+        ("n.npz", {}),
+        ("n.npz", {"dense": True}),
+        ("m_edges.csv", {}),
+    ):
+        out = tmp_path / f"{len(found)}.ng"
+        estimate = estimate_import(plan_source(tmp_path / name), out, ImportOptions(**options))
+        import_graph(tmp_path / name, out, **options)
+        size = sum(file.stat().st_size for file in out.iterdir() if "log" not in file.name)
+        found[len(found)] = estimate["is_upper_bound"], estimate["disk_bytes"], size
+    # Rows of 4,000 bytes take a page each.
+    assert found[2][1] >= 900 * 4096
+    assert [bound for bound, _, _ in found.values()] == [False, True, False, False]
+    assert found[1][1] == found[2][1] > 4 * found[1][2]
+    assert 0.8 < found[2][1] / found[2][2] < 1.2
+    # All words are 600 rows of 8,004 bytes.
+    assert found[3][1] < 100_000
+    assert estimate["edges"] == 300

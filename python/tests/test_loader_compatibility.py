@@ -1,11 +1,11 @@
 """PyG's own loaders on a store, cell by cell: the table of docs/compatibility.md."""
 
-import importlib.util
 import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+from graphs import shop
 from sampled import PLAIN, epoch_of, temporal_graph
 
 import neargraph as ng
@@ -108,8 +108,11 @@ def temporal(one, _):
             assert not later.any()
 
 
-@cell("NeighborLoader, subgraph_type", "works")
-def subgraph_type(one, _):
+@cell(
+    "NeighborLoader, subgraph_type",
+    "works; bidirectional between two node types needs both directions",
+)
+def subgraph_type(one, several):
     edges = temporal_graph().edges[PLAIN]
     for kind in ("induced", "bidirectional"):
         sampler = one.sampler([3, 2], subgraph_type=kind)
@@ -123,6 +126,21 @@ def subgraph_type(one, _):
             else:
                 pairs = set(map(tuple, batch.edge_index.T.tolist()))
                 assert pairs == {(b, a) for a, b in pairs}
+    sampler = several.sampler([3, 2], subgraph_type="bidirectional")
+    for batch in pyg.NodeLoader(several, sampler, input_nodes="item", batch_size=8):
+        both_ways(batch)
+    # PyG's loader leaves its own words aside where it has a sampler.
+    how = {"neighbor_sampler": one.sampler([3, 2]), "batch_size": 8}
+    told = {"input_nodes": torch.arange(60), "subgraph_type": "induced"}
+    assert all("num_sampled_edges" in b for b in pyg.NeighborLoader(one, [3, 2], **told, **how))
+
+
+def both_ways(batch):
+    """The edges of the two types of a batch of the shop are each other's, turned round."""
+    there = set(map(tuple, batch[BUYS].edge_index.T.tolist()))
+    back = set(map(tuple, batch["item", "rev_buys", "user"].edge_index.flip(0).T.tolist()))
+    assert there
+    assert there == back
 
 
 @cell("LinkNeighborLoader, LinkLoader", "differs: negative links may be edges")
@@ -260,7 +278,7 @@ def hgt(_, several):
     assert len(list(ng.HGTLoader(several, [4], "item", batch_size=5))) == 5
 
 
-@cell("ImbalancedSampler", "works with the labels as an int64 tensor, as sampler=")
+@cell("ImbalancedSampler", "works with the known labels as an int64 tensor, as sampler=")
 def imbalanced(one, _):
     labels = torch.arange(60) % 7 // 6
     order = pyg.ImbalancedSampler(labels)
@@ -270,13 +288,19 @@ def imbalanced(one, _):
     seeds = torch.cat([b.n_id[: b.batch_size] for b in found])
     assert len(seeds) == 60
     assert labels[seeds].sum() > labels.sum()
+    for odd, error in ((labels.float(), AssertionError), (labels - 1, RuntimeError)):
+        with pytest.raises(error):
+            pyg.ImbalancedSampler(odd)
     with pytest.raises(AttributeError, match=r"store\.labels"):
         pyg.ImbalancedSampler(one)
     with pytest.raises(ng.UnsupportedArgument, match="sampler"):
         ng.NeighborLoader(one, [2], sampler=order)
 
 
-@cell("DataLoader, DynamicBatchSampler", "refused: take lists of graphs; use neargraph.GraphLoader")
+@cell(
+    "DataLoader, DataListLoader, DenseDataLoader, DynamicBatchSampler",
+    "refused: take lists of graphs; use neargraph.GraphLoader",
+)
 def data_loader(one, _):
     for name in ("DataLoader", "DataListLoader", "DenseDataLoader"):
         with pytest.raises(TypeError, match="use GraphLoader"):
@@ -353,13 +377,12 @@ def random_node(one, _):
     assert len(list(ng.RandomNodeLoader(one, 3))) == 3
 
 
-@cell("NeighborSampler (old)", "refused: needs torch-sparse; use NeighborLoader")
+@cell("NeighborSampler (old)", "refused: use neargraph.NeighborLoader")
 def old_sampler(one, _):
-    row, col, _ = one.graph_store.coo()
-    how = {"edge_index": torch.stack([row, col]), "sizes": [2], "batch_size": 4}
-    if not importlib.util.find_spec("torch_sparse"):
-        with pytest.raises(ImportError, match="torch-sparse"):
-            next(iter(pyg.NeighborSampler(**how)))
+    for data in (one, one.snapshot()):
+        with pytest.raises(AttributeError, match=r"neargraph\.NeighborLoader.*old NeighborSampler"):
+            pyg.NeighborSampler(data, sizes=[2], batch_size=4)
+        assert not hasattr(data, "to")
 
 
 @cell("BasicGNN.inference", "refused: use neargraph infer")
@@ -445,6 +468,33 @@ def lightning_graphs(one, _):
 
     with pytest.raises(TypeError, match="use GraphLoader"):
         next(iter(LightningDataset(one).train_dataloader()))
+
+
+def test_directions_with_unequal_columns_are_joined_unless_edges_are_chosen_by_time(tmp_path):
+    """Of the two directions of the shop one alone has times; PyG joins them, too."""
+    graph = shop()
+    with ng.open(graph.write(tmp_path / "shop.ng"), memory="64MB") as store:
+        how = {"input_nodes": ("item", torch.arange(25)), "batch_size": 25}
+        sampler = store.sampler([3, 2], subgraph_type="bidirectional")
+        (batch,) = pyg.NodeLoader(store, sampler, **how)
+        both_ways(batch)
+        edges = graph.edges[BUYS]
+        known = set(zip(edges.sources.tolist(), edges.destinations.tolist(), strict=True))
+        row, col = batch[BUYS].edge_index
+        ends = batch["user"].n_id[row].tolist(), batch["item"].n_id[col].tolist()
+        assert set(zip(*ends, strict=True)) <= known
+        for refused in (
+            lambda: store.sampler([2], subgraph_type="bidirectional", time_attr="edge_time"),
+            lambda: ng.NeighborLoader(store, [2], "item", subgraph_type="bidirectional", attrs=[]),
+        ):
+            with pytest.raises(ng.UnsupportedArgument, match="import both with their times"):
+                refused()
+    del graph.edges["item", "rev_buys", "user"]
+    with (
+        ng.open(graph.write(tmp_path / "one_way.ng"), memory="64MB") as store,
+        pytest.raises(ng.UnsupportedArgument, match="needs an edge type that holds"),
+    ):
+        store.sampler([2], subgraph_type="bidirectional")
 
 
 @pytest.mark.parametrize("name", CELLS)

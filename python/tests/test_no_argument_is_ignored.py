@@ -81,6 +81,8 @@ IGNORED = [
     ({"time_attr": "y", "layout": "direct"}, "layout"),
     ({"time_attr": "y", "method": "labor"}, "labor"),
     ({"is_sorted": "yes"}, "is_sorted"),
+    ({"neighbor_sampler": "ours"}, "neighbor_sampler"),
+    ({"transform_sampler_output": print}, "transform_sampler_output"),
     ({"pin_memory_device": "cuda"}, "device"),
     ({"in_order": False}, "in_order"),
     ({"dataset": [1]}, "data"),

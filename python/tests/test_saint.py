@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from chances import p_value, report
 from graphs import homogeneous
 from sampled import PLAIN, epoch_of
 
@@ -17,6 +18,12 @@ pytest.importorskip("torch_geometric")
 from torch_geometric.data import Data  # noqa: E402
 
 from neargraph.loader import norms as norms_module  # noqa: E402
+
+SEED = 2
+NEEDS_TORCH_SPARSE = (
+    "PyG's GraphSAINT samplers need torch_sparse; to compare with them: python -m benchmarks.venvs "
+    "pyg && .bench/venvs/pyg/bin/python -m pytest -s python/tests/test_saint.py -k pygs_own"
+)
 
 
 def small(seed=1, num_nodes=7, num_edges=14):
@@ -87,38 +94,23 @@ def test_a_batch_is_the_subgraph_that_its_nodes_induce(large, kind):
     assert [tuple(sorted(b.n_id.tolist())) for b in loader] != nodes
 
 
-def sets_of_nodes(loader):
-    return Counter(frozenset(batch.n_id.tolist()) for batch in loader)
-
-
-def check_sets(found, chances):
+def check_sets(what, loader, chances):
     """The sets of nodes come as often as they should."""
-    stats = pytest.importorskip("scipy.stats")
-    assert sum(chances.values()) == pytest.approx(1)
-    assert set(found) <= set(chances)
-    total = sum(found.values())
-    common = [key for key in chances if chances[key] * total >= 5]
-    observed = [found[key] for key in common]
-    expected = [chances[key] * total for key in common]
-    rest = total - sum(expected)
-    if rest > 1:
-        observed.append(total - sum(observed))
-        expected.append(rest)
-    assert stats.chisquare(observed, np.array(expected) * sum(observed) / sum(expected)).pvalue > (
-        1e-4
-    )
+    found = Counter(frozenset(batch.n_id.tolist()) for batch in loader)
+    report(f"nodes of SAINT by {what}", SEED, [p_value(found, chances)])
 
 
+@pytest.mark.reliability
 def test_nodes_are_drawn_by_their_outgoing_edges(store):
     (sources, _), count = small()
     chance = np.bincount(sources, minlength=count) / len(sources)
     chances = Counter()
     for drawn in itertools.product(range(count), repeat=3):
         chances[frozenset(drawn)] += np.prod(chance[list(drawn)])
-    chances = {key: value for key, value in chances.items() if value > 0}
-    check_sets(sets_of_nodes(ng.GraphSAINTNodeSampler(store, 3, 5000, seed=2)), chances)
+    check_sets("nodes", ng.GraphSAINTNodeSampler(store, 3, 5000, seed=SEED), chances)
 
 
+@pytest.mark.reliability
 def test_edges_are_drawn_without_replacement_by_the_degrees_of_their_ends(store):
     (sources, destinations), count = small()
     weights = (
@@ -131,9 +123,10 @@ def test_edges_are_drawn_without_replacement_by_the_degrees_of_their_ends(store)
         left = every - weights[one]
         chance = weights[one] / every * weights[two] / left * weights[three] / (left - weights[two])
         chances[frozenset([*sources[drawn].tolist(), *destinations[drawn].tolist()])] += chance
-    check_sets(sets_of_nodes(ng.GraphSAINTEdgeSampler(store, 3, 5000, seed=2)), chances)
+    check_sets("edges", ng.GraphSAINTEdgeSampler(store, 3, 5000, seed=SEED), chances)
 
 
+@pytest.mark.reliability
 def test_walks_follow_in_neighbours_and_stay_where_there_are_none(store):
     (sources, destinations), count = small()
     step = np.zeros((count, count))
@@ -147,9 +140,8 @@ def test_walks_follow_in_neighbours_and_stay_where_there_are_none(store):
     for walk in itertools.product(range(count), repeat=3):
         chance = step[walk[0], walk[1]] * step[walk[1], walk[2]] / count
         chances[frozenset(walk)] += chance
-    chances = {key: value for key, value in chances.items() if value > 0}
-    loader = ng.GraphSAINTRandomWalkSampler(store, 1, 2, 5000, seed=2)
-    check_sets(sets_of_nodes(loader), chances)
+    loader = ng.GraphSAINTRandomWalkSampler(store, 1, 2, 5000, seed=SEED)
+    check_sets("walks", loader, chances)
 
 
 def pygs_norms(kind, store, graph, coverage, num_steps):
@@ -185,36 +177,47 @@ def test_coefficients_are_those_of_pyg(large, kind, coverage):
             assert torch.allclose(batch.edge_norm, edge_norm[batch.e_id], rtol=1e-6)
 
 
-def test_pygs_own_samplers_have_the_same_coefficients_on_average(tmp_path):
+@pytest.mark.parametrize("kind", ["nodes", "walks"])
+def test_pygs_own_samplers_have_the_same_coefficients_on_average(tmp_path, kind):
     """Both count their own draws, so that they agree up to chance."""
-    pytest.importorskip("torch_sparse", reason="PyG's GraphSAINT samplers need torch_sparse")
-    from torch_geometric.loader import GraphSAINTNodeSampler, GraphSAINTRandomWalkSampler
+    pytest.importorskip("torch_sparse", reason=NEEDS_TORCH_SPARSE)
+    from torch_geometric import loader as pyg
 
     # torch_sparse walks from nodes without neighbours to arbitrary ones, so every node has some.
     ring = np.stack([np.arange(8), np.roll(np.arange(8), 1)])
     ends = np.hstack([ring, [[0, 0, 3, 5, 5], [3, 5, 0, 1, 7]]])
     data = Data(edge_index=torch.from_numpy(ends), num_nodes=8)
     ng.from_pyg(data, tmp_path / "ring.ng")
-    # PyG's walks follow edges forwards, ours backwards.
-    turned = Data(edge_index=data.edge_index.flip(0), num_nodes=8)
-    how = {"sample_coverage": 3000, "log": False}
+    how = {"sample_coverage": 6000, "log": False}
+    torch.manual_seed(SEED)
+    nodes, edges = torch.zeros(8), torch.zeros(13)
     with ng.open(tmp_path / "ring.ng", memory="64MB") as store:
-        for theirs, ours in (
-            (
-                GraphSAINTNodeSampler(data, 3, num_steps=50, **how),
-                ng.GraphSAINTNodeSampler(store, 3, 20, **how),
-            ),
-            (
-                GraphSAINTRandomWalkSampler(turned, 3, 2, num_steps=50, **how),
-                ng.GraphSAINTRandomWalkSampler(store, 3, 2, 20, **how),
-            ),
-        ):
-            found = {}
-            for batch in ours:
-                found |= dict(zip(batch.n_id.tolist(), batch.node_norm.tolist(), strict=True))
-            assert len(found) == 8
-            wanted = theirs.node_norm[list(found)]
-            assert torch.allclose(torch.tensor([*found.values()]), wanted, rtol=0.1)
+        if kind == "nodes":
+            theirs = pyg.GraphSAINTNodeSampler(data, 3, num_steps=50, **how)
+            ours = ng.GraphSAINTNodeSampler(store, 3, 300, **how, seed=SEED)
+        else:
+            # PyG's walks follow edges forwards, ours backwards.
+            turned = Data(edge_index=data.edge_index.flip(0), num_nodes=8)
+            theirs = pyg.GraphSAINTRandomWalkSampler(turned, 3, 2, num_steps=50, **how)
+            ours = ng.GraphSAINTRandomWalkSampler(store, 3, 2, 300, **how, seed=SEED)
+        samples = ours._source.collator.norms.num_samples
+        for batch in ours:
+            nodes[batch.n_id], edges[batch.e_id] = batch.node_norm, batch.edge_norm
+    wanted = theirs.edge_norm
+    if kind == "walks":
+        # It is the count of the source by that of the edge: a turned edge has the other source.
+        source, destination = data.edge_index
+        wanted = wanted * theirs.node_norm[destination] / theirs.node_norm[source]
+    assert (nodes > 0).all()
+    assert (edges > 0).all()
+    of_nodes = float((nodes / theirs.node_norm - 1).abs().max())
+    of_edges = float((edges / wanted - 1).abs().max())
+    print(f"differences from PyG: at most {of_nodes:.1%} for 8 nodes, {of_edges:.1%} for 13 edges")
+    print(f"{samples:,} samples of ours, about as many of PyG's, seed {SEED}")
+    # Both sides saw each node 4,000 times or more and each edge 600 times or more: the bounds are
+    # 4 standard deviations of the rarest. Counts of the other end differ by half and more.
+    assert of_nodes < 0.1
+    assert of_edges < 0.22
 
 
 def test_counts_are_kept_used_again_and_refused_where_they_are_damaged(large, tmp_path):

@@ -1,7 +1,10 @@
 """Sampling by time: nothing later than its seed, and all that is earlier can be drawn."""
 
+from collections import Counter
+
 import numpy as np
 import pytest
+from chances import alike, p_value, report
 from graphs import Graph, Nodes, edges_of, shop
 from realdata import data
 from sampled import PLAIN, entries_of, epoch_of, temporal_graph
@@ -189,10 +192,10 @@ def star(times):
     return graph, count
 
 
+@pytest.mark.reliability
 @pytest.mark.parametrize("time_attr", ["edge_time", "born"])
 @pytest.mark.parametrize("degree", [12, 900])
 def test_draws_are_uniform_among_those_that_are_not_later(tmp_path, time_attr, degree):
-    stats = pytest.importorskip("scipy.stats")
     times = np.random.default_rng(1).integers(0, 100, degree)
     graph, hub = star(times)
     if time_attr == "born":
@@ -200,6 +203,7 @@ def test_draws_are_uniform_among_those_that_are_not_later(tmp_path, time_attr, d
     allowed = np.flatnonzero(times <= 30)
     assert 1 < len(allowed) < degree
     fanout, count = min(3, len(allowed) - 1), 5000
+    chances, p_values = alike(allowed.tolist()), []
     with ng.open(graph.write(tmp_path / "star.ng"), memory="64MB") as store:
         for replace in (False, True):
             loader = ng.NeighborLoader(
@@ -216,12 +220,10 @@ def test_draws_are_uniform_among_those_that_are_not_later(tmp_path, time_attr, d
             found = [batch.n_id[batch.edge_index[0]].numpy() for batch in loader]
             if not replace:
                 assert all(len(set(ids)) == fanout for ids in map(tuple, found))
-            drawn = np.bincount(np.concatenate(found), minlength=hub + 1)
-            assert set(np.flatnonzero(drawn)) <= set(allowed)
             # Draws without replacement are negatively dependent, so that the test is conservative.
-            assert stats.chisquare(drawn[allowed]).pvalue > 1e-4
-            first = np.bincount([ids[0] for ids in found], minlength=hub + 1)
-            assert stats.chisquare(first[allowed]).pvalue > 1e-4
+            p_values.append(p_value(Counter(np.concatenate(found).tolist()), chances))
+            p_values.append(p_value(Counter(int(ids[0]) for ids in found), chances))
+    report(f"draws by time, {time_attr}, {degree} entries", 11, p_values)
 
 
 @pytest.mark.parametrize("time_attr", ["edge_time", "born"])
@@ -351,6 +353,21 @@ def test_what_has_no_meaning_is_refused_in_one_line(tmp_path, given, error, name
         with pytest.raises(error, match=named) as caught:
             list(ng.NeighborLoader(store, [2], **given))
         assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("subgraph_type", ["directional", "bidirectional", "induced"])
+def test_edges_later_than_the_seed_come_from_the_seed_itself_alone(store, subgraph_type):
+    """A seed is in its batch whatever its own time is, and other edges than the drawn ones may
+    leave it."""
+    seeds, given = torch.arange(60), np.random.default_rng(5).integers(0, 40, 60)
+    how = {"time_attr": "born", "subgraph_type": subgraph_type, "batch_size": 10}
+    late = 0
+    for batch in ng.NeighborLoader(store, [4, 4], seeds, given, **how):
+        source, destination = batch.edge_index
+        is_late = batch.born[source] > batch.seed_time[batch.batch[destination]]
+        assert (source[is_late] < batch.batch_size).all()
+        late += int(is_late.sum())
+    assert (late > 0) == (subgraph_type != "directional")
 
 
 def test_times_of_nodes_are_not_taken_for_those_of_edges(tmp_path):

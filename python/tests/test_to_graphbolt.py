@@ -17,15 +17,13 @@ yaml = pytest.importorskip("yaml")
 
 
 def entries(store, triple):
-    """(source, destination, weight, time) of every entry, sorted, with its tensor rows."""
+    """(source, destination, id, weight, time) of every entry, sorted, with its tensor rows."""
     edge = store.schema.edge_type(triple)
     count = store.schema.node_type(triple[2]).num_nodes
     found = store.snapshot().neighbors(triple, np.arange(count))
     columns = [found.indices, np.repeat(np.arange(count), np.diff(found.indptr))]
-    columns += [c for c in (found.weights, found.times) if c is not None]
+    columns += [c for c in (found.edge_ids, found.weights, found.times) if c is not None]
     for tensor in edge.tensors:
-        if tensor.name == "edge_id":
-            continue
         rows = store.snapshot().edge_features(triple, found.edge_ids, tensor.name)
         columns += list(rows.reshape(len(rows), -1).T)
     table = np.stack([column.astype(np.float64) for column in columns])
@@ -46,7 +44,18 @@ def same(one, other):
             assert np.array_equal(*rows, equal_nan=rows[0].dtype.kind == "f"), tensor.name
             assert other.schema.tensor(again, tensor.name).class_names == tensor.class_names
     for triple in one.edge_types:
+        assert how(one, triple) == how(other, triple)
         assert np.array_equal(entries(one, triple), entries(other, triple)), triple
+    reverses = [{t.triple for t in s.schema.reverse_types} for s in (one, other)]
+    assert reverses[0] == reverses[1]
+
+
+def how(store, triple):
+    """How an edge type was imported: columns, tensors, flags."""
+    edge = store.schema.edge_type(triple)
+    tensors = {(t.name, t.dtype, t.shape) for t in edge.tensors}
+    flags = (edge.undirected, store.schema.raw["edge_types"][edge.index]["unique"])
+    return edge.has_edge_ids, edge.has_time, edge.has_weight, tensors, flags
 
 
 @pytest.mark.parametrize("make", [homogeneous, heterogeneous])
@@ -59,6 +68,79 @@ def test_a_store_comes_back_when_the_folder_is_imported(make, tmp_path):
             same(store, again)
         assert report["num_edges"] == store.num_edges
     assert sorted(f.name for f in tmp_path.iterdir()) == ["a.ng", "b.ng", "out"]
+
+
+@pytest.mark.parametrize("options", [{"undirected": True}, {"reverse": True}, {}])
+@pytest.mark.parametrize("unique", [True, False])
+def test_how_a_store_was_imported_comes_back(options, unique, tmp_path):
+    rng = np.random.default_rng(3)
+    (tmp_path / "in").mkdir()
+    arrays = {
+        "edge_index": rng.integers(0, 30, (2, 200)),
+        "edge_time": rng.integers(0, 9, 200),
+        "edge_attr": rng.standard_normal((200, 2)).astype(np.float32),
+    }
+    for name, array in arrays.items():
+        np.save(tmp_path / f"in/{name}.npy", array)
+    import_graph(tmp_path / "in", tmp_path / "a.ng", unique=unique, **options)
+    with ng.open(tmp_path / "a.ng", memory="64MB") as store:
+        if "reverse" in options:
+            # Ids of edges that are gone stay free.
+            lists = store.snapshot().neighbors(None, [4])
+            with store.write() as batch:
+                batch.delete_edge(None, int(lists.indices[0]), 4)
+        assert to_graphbolt(store, tmp_path / "out")["notes"] == []
+        report = import_graph(tmp_path / "out", tmp_path / "b.ng")
+        assert {note["code"] for note in report["notes"]} <= {"parallel-edges", "doubled-edges"}
+        with ng.open(tmp_path / "b.ng", memory="64MB") as again:
+            same(store, again)
+    meta = yaml.safe_load((tmp_path / "out/metadata.yaml").read_text())
+    assert meta["dataset_name"] == "a"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"undirected": "yes"}, "not what an export writes"),
+        ({"inline": ["x"]}, "not what an export writes"),
+        ({"more": 1}, "not what an export writes"),
+        ({"num_edge_ids": 9}, "edge id .* of 9 edge ids"),
+        ({"undirected": True}, "lacks the other direction"),
+        ("twice", "more often than its edge"),
+        ("missing", "no feature edge_id"),
+    ],
+)
+def test_marks_that_do_not_fit_the_edges_are_refused(change, message, tmp_path):
+    homogeneous().write(tmp_path / "a.ng")
+    with ng.open(tmp_path / "a.ng", memory="64MB") as store:
+        to_graphbolt(store, tmp_path / "out")
+    file = tmp_path / "out/metadata.yaml"
+    meta = yaml.safe_load(file.read_text())
+    (ids,) = [one for one in meta["feature_data"] if one["name"] == "edge_id"]
+    if change == "twice":
+        rows = np.load(tmp_path / "out" / ids["path"])
+        rows[3] = rows[4]
+        np.save(tmp_path / "out" / ids["path"], rows)
+    elif change == "missing":
+        meta["feature_data"].remove(ids)
+    else:
+        meta["graph"]["edges"][0]["neargraph"] |= change
+    file.write_text(yaml.safe_dump(meta))
+    with pytest.raises(ng.ImportFailed, match=message):
+        import_graph(tmp_path / "out", tmp_path / "b.ng")
+    assert not (tmp_path / "b.ng").exists()
+
+
+def test_what_an_import_cannot_give_back_is_said(tmp_path):
+    rows = {"time": np.arange(3, dtype=np.float32)}
+    ends = np.arange(3)
+    graph = Graph({"node": Nodes(3)}, {("node", "to", "node"): Edges(ends, ends, rows, times=ends)})
+    graph.write(tmp_path / "a.ng")
+    np.save(tmp_path / "e.npy", np.array([[0, 1, 2], [1, 2, 2]]))
+    import_graph(tmp_path / "e.npy", tmp_path / "b.ng", reuse_ids=True)
+    for name, code in (("a", "tensor-renamed"), ("b", "reuse-ids-dropped")):
+        with ng.open(tmp_path / f"{name}.ng", memory="64MB") as store:
+            assert [n["code"] for n in to_graphbolt(store, tmp_path / name)["notes"]] == [code]
 
 
 def test_what_the_metadata_name_has_the_dtype_and_rows_of_the_store(tmp_path):

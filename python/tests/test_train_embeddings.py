@@ -11,8 +11,10 @@ torch = pytest.importorskip("torch")
 pyg = pytest.importorskip("torch_geometric.data")
 pytest.importorskip("torchmetrics")
 pytest.importorskip("yaml")
+from neargraph.nn import embedding_tensors  # noqa: E402
 from neargraph.train import TrainConfig, evaluate, fit, resume  # noqa: E402
 from neargraph.train.engine import Trainer  # noqa: E402
+from neargraph.update.tensor import add_parts  # noqa: E402
 
 LIGHT = TrainConfig(
     model="lightgcn",
@@ -134,7 +136,7 @@ def test_evaluating_measures_the_rows_of_the_run_and_writes_nothing(whole):
     with ng.open(path, memory="64MB") as store:
         assert store.lsn == before
         assert np.array_equal(store.column("emb", "user"), rows["user"])
-    with pytest.raises(ng.UnsupportedArgument, match="use checkpoint last"):
+    with pytest.raises(ng.UnsupportedArgument, match="use checkpoint='last'"):
         evaluate(out, checkpoint="best")
 
 
@@ -159,6 +161,48 @@ def test_a_new_run_does_not_begin_with_rows_of_another_one(path):
         assert store.lsn == before
         other = TrainConfig.of({**small.plain(), "embedding_name": "emb2"})
         assert fit(store, other).losses == first.losses
+
+
+def test_rows_of_a_start_that_failed_before_its_first_step_are_taken_over(path, tmp_path):
+    """Also by another start, and then no checkpoint of the first one trains them."""
+    small = TrainConfig.of({**LIGHT.plain(), "epochs": 1})
+    first, last = tmp_path / "first.pt", tmp_path / "last.pt"
+
+    def stop(*_):
+        raise Stop
+
+    with ng.open(path, memory="64MB") as store:
+        with pytest.raises(Stop):
+            fit(store, small, checkpoint=first, progress=stop)
+        before = store.lsn
+        for other in ({"embedding": 8}, {"seed": 9}, {"embedding_optimizer": "adam"}):
+            with pytest.raises(ng.UnsupportedArgument, match="give another embedding_name"):
+                fit(store, TrainConfig.of({**small.plain(), **other}))
+        assert store.lsn == before
+        result = fit(store, small, checkpoint=last)
+        with pytest.raises(ng.StateMismatch, match=r"run=.* use the store of its run"):
+            fit(store, small, checkpoint=first)
+    with ng.open(taste_store(tmp_path / "h.ng"), memory="64MB") as store:
+        assert fit(store, small).losses == result.losses
+
+
+def test_tensors_of_a_start_that_was_killed_while_it_made_them_are_completed(path, monkeypatch):
+    made = []
+
+    def stop_at_rows(*given):
+        made.append(given[2])
+        if len(made) == 4:
+            raise Stop
+        return add_parts(*given)
+
+    small = TrainConfig.of({**LIGHT.plain(), "epochs": 1})
+    with ng.open(path, memory="64MB") as store:
+        with monkeypatch.context() as patch:
+            patch.setattr(embedding_tensors, "add_parts", stop_at_rows)
+            with pytest.raises(Stop):
+                fit(store, small)
+        assert made[-1] == "emb"
+        assert fit(store, small).losses
 
 
 def test_a_new_run_does_not_begin_with_rows_that_were_never_trained_or_imported(path):

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import shutil
 
 import pytest
@@ -11,6 +12,7 @@ from neargraph.cli import main
 from neargraph.cli.training_options import OPTIONS
 from neargraph.datasets import plan_generated
 from neargraph.importers import ImportOptions, run_import
+from neargraph.remedies import flag_words
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("torch_geometric")
@@ -18,6 +20,7 @@ pytest.importorskip("torchmetrics")
 pytest.importorskip("yaml")
 from neargraph.train import TrainConfig, evaluate, fit, resume  # noqa: E402
 from neargraph.train.checkpoint import load_checkpoint  # noqa: E402
+from neargraph.train.curves import svg  # noqa: E402
 from neargraph.train.folder import RunFolder  # noqa: E402
 
 CONFIG = TrainConfig(
@@ -82,6 +85,22 @@ def test_a_folder_has_settings_versions_metrics_checkpoints_and_a_report(whole, 
     assert [float(r["val_f1-macro"]) for r in rows] == result.values("f1-macro")
     assert json.loads((out / "result.json").read_text())["losses"] == result.losses
     assert not list(out.rglob(".*"))
+
+
+def test_a_folder_says_what_was_left_to_the_run(whole):
+    out, result = whole
+    settings = (out / "config.yaml").read_text().splitlines()
+    report = (out / "report.html").read_text()
+    for name, found in (
+        ("sampler", "neighbor"),
+        ("objective", "single-label"),
+        ("loss", "cross-entropy"),
+        ("temporal", "off"),
+    ):
+        assert result.resolved[name] == found
+        assert f"{name}: auto  # here: {found}" in settings
+        assert f"<td>{name}</td><td>auto ({found})</td>" in report
+    assert json.loads((out / "result.json").read_text())["resolved"] == result.resolved
 
 
 def test_the_report_needs_nothing_from_outside(whole):
@@ -285,13 +304,128 @@ def test_resuming_takes_no_other_settings(whole, capsys):
     assert "not the folder of a run" in err
 
 
-def test_training_ends_early_where_nothing_gets_better(path):
+def test_training_ends_early_where_nothing_gets_better(path, tmp_path):
     config = TrainConfig(
         fanouts=(5, 3), batch_size=128, hidden=8, epochs=30, lr=1e-9, patience=2, dropout=0.0
     )
     with ng.open(path, memory="64MB") as store:
-        result = fit(store, config)
+        result = fit(store, config, out=tmp_path / "run")
     assert result.stopped_early
     assert result.tested == "best"
     assert len(result.history) < 30
-    assert len(result.history) == result.best_epoch + 2
+    last = len(result.history)
+    assert last == result.best_epoch + 2
+    said = f"stopped after epoch {last}: no better accuracy for 2 validations"
+    assert said in result.notes
+    assert said in (tmp_path / "run" / "report.html").read_text()
+
+
+def test_a_run_without_a_validation_says_which_settings_that_makes_vain(path):
+    config = TrainConfig(fanouts=(2,), hidden=8, epochs=1, val_every=2, patience=3)
+    with ng.open(path, memory="64MB") as store:
+        result = fit(store, config)
+    said = (
+        "no validation: val_every=2 is more than epochs=1, which leaves patience=3 without effect"
+    )
+    assert said in result.notes
+
+
+def fail(*_):
+    raise Stop
+
+
+def test_a_start_that_fails_before_its_first_checkpoint_leaves_the_name_free(path, tmp_path):
+    out = tmp_path / "runs" / "1"
+    config = TrainConfig(fanouts=(2,), hidden=8, epochs=1)
+    with ng.open(path, memory="64MB") as store:
+        with pytest.raises(Stop):
+            fit(store, config, out=out, progress=fail)
+        assert not (tmp_path / "runs").exists()
+
+        def leave_a_file(*_):
+            (out / "mine.txt").write_text("mine")
+            raise Stop
+
+        with pytest.raises(Stop):
+            fit(store, config, out=out, progress=leave_a_file)
+        assert [file.name for file in out.iterdir()] == ["mine.txt"]
+        other = tmp_path / "runs" / "2"
+        with pytest.raises(Stop):
+            fit(store, config, out=other, on_epoch=fail)
+    assert (other / "checkpoints" / "last.pt").exists()
+
+
+def test_a_run_that_was_killed_before_its_first_checkpoint_begins_anew(path, tmp_path, monkeypatch):
+    out, config = tmp_path / "run", TrainConfig(fanouts=(2,), hidden=8, epochs=1)
+    with ng.open(path, memory="64MB") as store:
+        with monkeypatch.context() as patch:
+            patch.setattr(RunFolder, "_remove", lambda folder: None)
+            with pytest.raises(Stop):
+                fit(store, config, out=out, progress=fail)
+        assert not (out / "checkpoints" / "last.pt").exists()
+        with pytest.raises(ng.UnsupportedArgument, match="neargraph train --resume"):
+            fit(store, config, out=out)
+        whole = fit(store, config)
+    assert resume(out).losses == whole.losses
+
+
+def test_resuming_takes_another_memory_and_back_end_and_records_them(path, tmp_path, capsys):
+    out, config = tmp_path / "run", TrainConfig(fanouts=(2,), hidden=8, epochs=1)
+    with ng.open(path, memory="64MB") as store:
+        fit(store, config, out=out)
+        whole = fit(store, TrainConfig(fanouts=(2,), hidden=8, epochs=2))
+    given = ("--resume", out, "--memory", "48MB", "--backend", "pread", "--epochs", 2, "--json")
+    code, text, _ = command("train", *given, capsys=capsys)
+    assert (code, json.loads(text)["losses"]) == (0, whole.losses)
+    assert json.loads(text)["store_stats"]["budget_limit"] == 48_000_000
+    settings = (out / "config.yaml").read_text()
+    assert "memory: 48MB" in settings
+    assert "backend: pread" in settings
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--holdout", "5,5"], "--holdout 5,5 is for the tasks link and graph"),
+        (["--lr", 0], "--lr is 0.0; use a rate above 0"),
+        (["--fanouts", 0], "--fanouts are [0]; use counts"),
+        (["--task", "link", "--loss", "bpr"], "--loss bpr compares a link with negatives of its"),
+        (["--model", "temporal", "--task", "link", "--temporal", "off"], "use --temporal last or"),
+        (["--sampler", "saint-node", "--coverage", 3], "by which --coverage 3 counts edges"),
+        (["--val-after", 3, "--task", "link"], "--val-after is given without --test-after"),
+        (["--objective", "multi-label"], "use --objective regression or --objective single-label"),
+        (["--split", 3], "--split 3 is not one of 'node', which has 0"),
+        (["--checkpoint-steps", 3], "--checkpoint-steps 3 has no effect where no checkpoint"),
+        (["--out", "a", "--checkpoint", "b"], "leave --checkpoint out"),
+        (["--task", "link", "--target", "a,b,c"], "name one as --target, such as"),
+    ],
+)
+def test_the_command_names_settings_by_its_options(path, capsys, arguments, message):
+    code, _, err = command("train", path, *arguments, capsys=capsys)
+    assert code == 2
+    assert message in err
+    # Names of Python have underscores or an equals sign; the path of the store may, too.
+    assert not set("_=") & set(err.replace(str(path), ""))
+
+
+def test_words_that_name_no_option_stay_as_they_are():
+    options = frozenset(["--lr", "--batch-size", "--seed"])
+    for text in (
+        "/data/batch_size/g.ng: no",
+        "`lr=3` stays",
+        "the seed is 3",
+        "a column 'batch_size'",
+        "give --batch-size",
+        "run=5, embedding_name",
+    ):
+        assert flag_words(text, options) == text
+    assert flag_words("seed is 3; lr is 0", options) == "--seed is 3; --lr is 0"
+    assert flag_words("lr=3.5. Or batch_size.", options) == "--lr 3.5. Or --batch-size."
+
+
+def test_epochs_and_steps_have_whole_ticks():
+    for count in (1, 2, 3, 7):
+        text = svg([("loss", range(1, count + 1), [1.0] * count)], "epoch", "loss")
+        ticks = re.findall(r'class="tick middle"[^>]*>([^<]*)<', text)[:-1]
+        assert all(float(tick).is_integer() for tick in ticks)
+        assert len(set(ticks)) == len(ticks) >= 2

@@ -212,7 +212,7 @@ def test_a_run_is_ranked_again_by_evaluate(plain, tmp_path):
     ("settings", "message"),
     [
         ({"rank_all": ("accuracy",)}, "not a metric of rankings"),
-        ({"rank_all": RANKED, "decoder": "mlp"}, "use decoder dot"),
+        ({"rank_all": RANKED, "decoder": "mlp"}, "use decoder='dot'"),
         ({"rank_all": RANKED, "task": "node"}, "is for the task link"),
         ({"model": "pinsage", "test_after": 3}, "walks of the sampler pinsage know no times"),
     ],

@@ -5,8 +5,9 @@ import pytest
 from realdata import data
 
 import neargraph as ng
+from neargraph.datasets import plan_generated
 from neargraph.exceptions import UnsupportedArgument
-from neargraph.importers import import_graph
+from neargraph.importers import ImportOptions, import_graph, run_import
 
 torch = pytest.importorskip("torch")
 pyg = pytest.importorskip("torch_geometric.data")
@@ -103,6 +104,23 @@ def test_the_loss_is_the_mean_of_the_training_labels_on_average(hubs, kind):
     weighed, mean = fit(hubs, config).history[0]["loss"], fit(hubs, plain).losses[0]
     print(f"{kind}: {weighed:.3f}, all nodes {mean:.3f}")
     assert abs(weighed - mean) < 0.05 * mean
+
+
+def test_a_store_that_lacks_what_is_drawn_by_is_refused_with_all_that_it_lacks(tmp_path):
+    run_import(plan_generated(60, 200, 2, 2), tmp_path / "g.ng", ImportOptions(split="60,20,20"))
+    both = (
+        r"edge ids, .* coverage=50 .*, and the reverse .* `neargraph import --edge-ids --reverse`"
+    )
+    settings = {"model": "saint", "epochs": 1, "fanouts": (-1,), "steps": 2}
+    with ng.open(tmp_path / "g.ng", memory="64MB") as store:
+        with pytest.raises(UnsupportedArgument, match=both):
+            fit(store, TrainConfig(sampler="saint-edge", **settings))
+        with pytest.raises(UnsupportedArgument, match=r"import --reverse`$"):
+            fit(store, TrainConfig(sampler="saint-edge", coverage=0, **settings))
+        for sampler in ("saint-node", "saint-walk"):
+            with pytest.raises(UnsupportedArgument, match=r"--edge-ids`; coverage=0 needs no edge"):
+                fit(store, TrainConfig(sampler=sampler, **settings))
+            assert fit(store, TrainConfig(sampler=sampler, coverage=0, **settings)).losses
 
 
 def test_coefficients_of_the_paper_need_counts(hubs):

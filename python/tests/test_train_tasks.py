@@ -28,7 +28,8 @@ def node_store(path, y, nodes=600):
     return path
 
 
-def typed_store(path, users=200, items=120):
+def typed_store(path, users=200, items=120, kept=None):
+    """Users and items; ``kept`` says whether the import keeps the reverse, which is else a type."""
     rng = np.random.default_rng(12)
     data = pyg.HeteroData()
     data["user"].x = torch.from_numpy(rng.standard_normal((users, 8)).astype(np.float32))
@@ -37,15 +38,16 @@ def typed_store(path, users=200, items=120):
     ends = [rng.integers(0, users, 2000), rng.integers(0, items, 2000)]
     edges = torch.from_numpy(np.stack(ends))
     data["user", "buys", "item"].edge_index = edges
-    data["item", "rev_buys", "user"].edge_index = edges.flip(0)
+    if kept is None:
+        data["item", "rev_buys", "user"].edge_index = edges.flip(0)
     code = torch.from_numpy(rng.integers(0, 3, users))
     for number, name in enumerate(("train", "val", "test")):
         data["user"][f"{name}_mask"] = code == number
-    ng.from_pyg(data, path)
+    ng.from_pyg(data, path, reverse=bool(kept))
     return path
 
 
-def graph_store(path, graphs=60):
+def graph_store(path, graphs=60, *, features=True):
     rng = np.random.default_rng(13)
     sizes = rng.integers(3, 9, graphs)
     graph = torch.from_numpy(np.repeat(np.arange(graphs), sizes))
@@ -54,9 +56,12 @@ def graph_store(path, graphs=60):
     pairs = [rng.integers(0, n, (2, 3 * n)) + s for n, s in zip(sizes, starts, strict=True)]
     edges = torch.from_numpy(np.concatenate(pairs, axis=1))
     x = torch.randn(len(graph), 4) + label[graph].unsqueeze(1) * 3
-    data = pyg.Data(x=x, edge_index=edges, graph_id=graph, graph_y=label[graph])
+    data = pyg.Data(edge_index=edges, graph_id=graph, graph_y=label[graph])
+    if features:
+        data.x = x
     data.num_nodes = len(graph)
-    ng.from_pyg(data, path)
+    # Deleting a node takes the reverse of its edges.
+    ng.from_pyg(data, path, reverse=True)
     return path
 
 
@@ -110,7 +115,7 @@ def test_whole_numbers_below_minus_one_are_no_classes(tmp_path, kind):
         values = store.column("y")
     assert (values == -1).any()
     if np.issubdtype(values.dtype, np.integer):
-        with pytest.raises(ng.UnsupportedArgument, match="give objective regression"):
+        with pytest.raises(ng.UnsupportedArgument, match="give objective='regression'"):
             run(path)
     else:
         assert run(path).objective == "values (1), mse"
@@ -152,6 +157,12 @@ def test_every_sampler_of_nodes_feeds_the_same_loop_and_repeats_itself(plain, sa
     assert first.losses == second.losses
     assert len(first.history) == 2
     assert first.test_accuracy is not None
+    words = {
+        "cluster": "batch_parts=2 of parts=10 clusters",
+        "random-node": "one of parts=10 parts",
+    }
+    notes = [note for note in first.notes if note.startswith("batch_size=64 is of validation")]
+    assert [note.endswith(words[sampler]) for note in notes] == [True] * (sampler in words)
 
 
 @pytest.mark.parametrize("sampler", ["neighbor", "hgt"])
@@ -233,13 +244,13 @@ def both_ways(tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize("kind", ["undirected", "both ways", "typed"])
+@pytest.mark.parametrize("kind", ["undirected", "both ways", "typed", "kept reverse"])
 def test_no_batch_carries_a_message_along_an_edge_that_is_held_out(
     plain, both_ways, tmp_path, kind
 ):
-    typed = kind == "typed"
+    typed = kind in ("typed", "kept reverse")
     path = {"undirected": plain, "both ways": both_ways}.get(kind)
-    path = path or typed_store(tmp_path / "g.ng")
+    path = path or typed_store(tmp_path / "g.ng", kept=None if kind == "typed" else True)
     settings = {"model": "hetero-sage", "target": "user,buys,item"} if typed else {}
     config = TrainConfig(**SMALL, **settings, task="link", holdout=(15.0, 15.0))
     with ng.open(path, memory="64MB") as store:
@@ -333,8 +344,15 @@ def test_times_cut_links_where_they_are_given():
         ({"negatives": "triplet"}, "is for the task link"),
         ({"holdout": (5.0, 5.0)}, "is for the tasks link and graph"),
         ({"coverage": 3}, "is for the samplers saint-node"),
+        (
+            {"task": "graph", "fanouts": (-1,), "target": "node"},
+            "target='node' is for the tasks node and link",
+        ),
         ({"parts": 10}, "is for the samplers cluster and random-node"),
-        ({"sampler": "random-node", "batch_parts": 2}, "is for the sampler cluster"),
+        (
+            {"sampler": "random-node", "batch_parts": 2},
+            "is for the sampler cluster",
+        ),
         ({"schedule_factor": 0.5}, "is for the schedules step and plateau"),
         ({"sampler": "labor", "method": "weighted"}, "is for the sampler neighbor"),
         ({"sampler": "shadow", "fanouts": (3, 4)}, "the same number in each hop"),
@@ -359,6 +377,7 @@ def test_what_does_not_go_together_is_refused_in_one_line(plain, settings, messa
     [
         ({"seed": 2**63}, "seed is 9223372036854775808"),
         ({"lr": float("nan")}, "lr is nan; use a finite number"),
+        ({"lr": 1e38}, "lr is 1e\\+38; use a number up to 1e\\+06"),
         ({"clip": float("inf")}, "clip is inf; use a finite number"),
         ({"weight_decay": float("nan")}, "weight_decay is nan"),
         ({"holdout": (10.0, float("nan"))}, "holdout is"),
@@ -388,3 +407,105 @@ def test_labels_of_one_class_alone_are_refused(tmp_path):
     path = node_store(tmp_path / "g.ng", lambda x: torch.ones(len(x), dtype=torch.int64))
     with pytest.raises(ng.UnsupportedArgument, match="one class only"):
         run(path)
+
+
+@pytest.mark.parametrize("model", ["ngcf", "lightgcn", "hetero-sage"])
+def test_a_kept_reverse_trains_as_the_edge_type_that_it_stands_for(tmp_path, model):
+    settings = {"model": model, "task": "link", "epochs": 1, "decoder": "mlp"}
+    settings |= {"hidden": 64} if model == "lightgcn" else {}
+    typed = run(typed_store(tmp_path / "typed.ng"), target="user,buys,item", **settings)
+    kept = run(typed_store(tmp_path / "kept.ng", kept=True), **settings)
+    assert kept.losses == typed.losses
+    assert kept.test == typed.test
+    assert [note for note in kept.notes if note.startswith("messages go both ways: item,rev_buys")]
+    assert not typed.notes
+
+
+def test_a_store_of_one_direction_is_refused_with_the_import_that_adds_the_other(tmp_path):
+    path = typed_store(tmp_path / "g.ng", kept=False)
+    for model in ("ngcf", "lightgcn"):
+        with pytest.raises(ng.UnsupportedArgument, match="again with `neargraph import --reverse`"):
+            run(path, model=model, task="link", hidden=64, lr=0.003)
+    with pytest.raises(
+        ng.UnsupportedArgument, match="as one node type with `neargraph import --un"
+    ):
+        run(path, model="pinsage", task="link")
+    assert run(path, model="hetero-sage", task="link", epochs=1).losses
+
+
+def test_graphs_without_features_are_not_told_to_learn_rows(tmp_path):
+    path = graph_store(tmp_path / "g.ng", features=False)
+    with pytest.raises(ng.NameNotFound, match=r"no node tensor 'x'; import features$"):
+        run(path, task="graph", fanouts=(-1,))
+
+
+def test_graphs_whose_nodes_were_all_deleted_are_left_out_and_counted(tmp_path):
+    path = graph_store(tmp_path / "g.ng")
+    with ng.open(path, memory="64MB") as store:
+        graph = store.column("graph_id")
+        with store.write() as batch:
+            for node in np.flatnonzero((graph == 3) | (graph == 40)):
+                batch.delete_node("node", int(node))
+            batch.delete_node("node", int(np.flatnonzero(graph == 7)[0]))
+    result = run(path, task="graph", model="gin", fanouts=(-1,), holdout=(20.0, 20.0), epochs=1)
+    assert "2 of 60 graphs are left out: all their nodes were deleted" in result.notes
+    with ng.open(path, memory="64MB") as store:
+        config = TrainConfig(task="graph", model="gin", fanouts=(-1,), holdout=(20.0, 20.0))
+        task = Trainer(store, config).task
+        assert sum(len(graphs) for graphs in task._graphs.values()) == 58
+        assert result.seeds == len(task._graphs["train"])
+
+
+@pytest.fixture(scope="module")
+def sorted_split(tmp_path_factory):
+    """The first of the nodes train, so that most clusters have none of them."""
+    path = tmp_path_factory.mktemp("sorted") / "g.ng"
+    rng = np.random.default_rng(16)
+    print("seed 16")
+    x, y = torch.randn(400, 4), torch.from_numpy(rng.integers(0, 3, 400))
+    masks = {"train_mask": torch.arange(400) < 100, "val_mask": torch.arange(400) >= 300}
+    edges = torch.from_numpy(rng.integers(0, 400, (2, 1200)))
+    ng.from_pyg(pyg.Data(x=x, y=y, edge_index=edges, **masks), path)
+    return path
+
+
+def test_batches_without_a_training_node_have_no_part_in_the_loss(sorted_split, tmp_path):
+    settings = {"model": "cluster", "parts": 20, "batch_parts": 1, "batch_size": 256}
+    result = run(sorted_split, **settings)
+    assert len(result.losses) == 10
+    for epoch, row in enumerate(result.history):
+        assert row["loss"] == pytest.approx(np.mean(result.losses[5 * epoch : 5 * epoch + 5]))
+        assert row["loss"] > 0.5
+    (note,) = (note for note in result.notes if "no training seed" in note)
+    assert note.startswith("15 of 20 batches of epoch 1 ")
+    assert "`neargraph reorganize STORE --by locality`" in note
+
+    def stop(phase, step, steps, value):
+        if (phase, step) == ("epoch 2", 13):
+            raise KeyboardInterrupt
+
+    config = TrainConfig(**{**SMALL, **settings, "checkpoint_steps": 3})
+    with ng.open(sorted_split, memory="64MB") as store:
+        with pytest.raises(KeyboardInterrupt):
+            fit(store, config, checkpoint=tmp_path / "run.pt", progress=stop)
+        rest = fit(store, config, checkpoint=tmp_path / "run.pt")
+    assert rest.losses == result.losses
+    assert [row["loss"] for row in rest.history] == [row["loss"] for row in result.history]
+
+
+@pytest.mark.parametrize("setting", [{"patience": 2}, {"schedule": "plateau"}, {"test_on": "best"}])
+def test_settings_that_go_by_validations_need_known_labels_there(tmp_path, setting):
+    path = node_store(tmp_path / "g.ng", lambda x: (x[:, 0] > 0).long())
+    with ng.open(path, memory="64MB") as store:
+        val = store.split("val")
+        with store.write() as batch:
+            batch.update_features(None, val, "y", np.full(len(val), -1))
+    with pytest.raises(ng.UnsupportedArgument, match="no label of the validation split"):
+        run(path, **setting)
+
+
+def test_a_split_that_is_not_there_is_refused_with_those_that_are(plain, tmp_path):
+    with pytest.raises(ng.NameNotFound, match="split=3 is not one of 'node', which has 0;"):
+        run(plain, split=3)
+    with pytest.raises(ng.NameNotFound, match="no node tensor 'y'; import labels"):
+        run(graph_store(tmp_path / "g.ng"))

@@ -8,7 +8,7 @@ import time
 import pytest
 
 import neargraph as ng
-from neargraph.cli.training_line import pass_line, training_line
+from neargraph.cli.training_line import epoch_line, pass_line, training_line
 from neargraph.datasets import plan_generated
 from neargraph.importers import ImportOptions, run_import
 
@@ -58,6 +58,20 @@ def path(tmp_path_factory):
 )
 def test_a_line_has_the_rates_and_what_is_waited_for(changes, line):
     assert pass_line(NOW | changes, 3) == line
+
+
+@pytest.mark.parametrize(
+    ("useful", "read", "tail"),
+    [
+        (5_000_000, 9_000_000, ", 90 % hits, read 9 MB for 5 MB"),
+        (53_900, 0, ", 90 % hits, read 0 B for 53.9 kB"),
+        (0, 0, ""),
+    ],
+)
+def test_the_line_of_an_epoch_says_what_was_read_for_what(useful, read, tail):
+    row = {"epoch": 1, "loss": 0.5, "seeds_per_second": 7.0, "hit_rate": 0.9}
+    line = epoch_line({**row, "useful_bytes": useful, "read_bytes": read}, 2)
+    assert line == f"epoch 1 of 2: loss 0.5000, 7 seeds/s{tail}"
 
 
 def test_passes_are_watched_while_they_go_on(path):

@@ -91,14 +91,14 @@ pub enum SampleError {
     },
     /// Looking ahead needs more memory than there is.
     #[error(
-        "the memory budget is too small to look ahead: a batch has {} of rows, {} of {} are left \
-         for them",
+        "the memory budget is too small to look ahead: a batch takes {}, and {} of {} are left for \
+         batches",
         format_bytes(*wanted_bytes), format_bytes(*free_bytes), format_bytes(*limit_bytes)
     )]
     TooSmallToLookAhead {
-        /// Bytes of the rows of a batch.
+        /// Bytes of a batch.
         wanted_bytes: u64,
-        /// Bytes that are left for rows.
+        /// Bytes that are left for batches.
         free_bytes: u64,
         /// The budget.
         limit_bytes: u64,
@@ -156,6 +156,15 @@ impl SampleError {
     /// Whether the budget has no room now, and may have it later.
     pub(crate) fn is_of_memory(&self) -> bool {
         matches!(self, Self::Budget { .. } | Self::Read(ReadError::Budget(_)))
+    }
+
+    /// Whether it is of memory that others may give back: no more than the whole budget.
+    pub(crate) fn may_pass(&self) -> bool {
+        let never = matches!(
+            self,
+            Self::Budget { wanted_bytes, limit_bytes, .. } if wanted_bytes > limit_bytes
+        );
+        self.is_of_memory() && !never
     }
 }
 

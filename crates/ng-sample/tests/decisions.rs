@@ -55,13 +55,13 @@ impl Case {
     /// Rows that are worth distributing in little memory.
     fn wide(batches: u64) -> Self {
         let costs = DiskCosts { reads_per_s: 200.0, bytes_per_s: 1e8 };
-        Self::new((1500, 12), 70, batches, settings(Reading::Auto, costs))
+        Self::new((1500, 12), 64, batches, settings(Reading::Auto, costs))
     }
 
     /// A topology whose memory makes windows much longer.
     fn with_long_lists(batches: u64) -> Self {
         let costs = DiskCosts { reads_per_s: 20.0, bytes_per_s: 1e7 };
-        Self::new((256, 300), 48, batches, settings(Reading::Scan, costs))
+        Self::new((256, 300), 42, batches, settings(Reading::Scan, costs))
     }
 
     /// Takes batches of `jobs`, and keeps each as long as `keep` says by its number and by what was

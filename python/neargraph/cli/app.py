@@ -9,7 +9,7 @@ import typer
 
 import neargraph
 from neargraph.exceptions import NeargraphError
-from neargraph.remedies import on_command_line
+from neargraph.remedies import flag_words, on_command_line
 
 from . import serve
 from .backup import backup, restore
@@ -124,11 +124,14 @@ def quiet_torch() -> None:
 
 
 def one_line(error: BaseException, options: frozenset[str] = frozenset()) -> str:
-    """The message of an error on one line, for a command with `options`; else its class."""
+    """The message of an error on one line, for a command with `options`; else its class.
+
+    Settings have the names of the options there.
+    """
     if isinstance(error, NeargraphError):
         text = error.with_advice(lambda remedy: on_command_line(remedy, options))
     elif isinstance(error, OSError) and error.filename:
         text = f"{error.filename}: {error.strerror}"
     else:
         text = str(error)
-    return " ".join(text.split()) or type(error).__name__
+    return " ".join(flag_words(text, options).split()) or type(error).__name__

@@ -152,16 +152,19 @@ def _planned(plan: Any, estimate: dict[str, Any], notes: list[dict[str, Any]]) -
 
 
 def _show_plan(plan: Any, estimate: dict[str, Any]) -> None:
+    # Zeros are counted when x is read; less is stored if it is mostly zeros.
+    most = "at most " if estimate["is_upper_bound"] else ""
     rows: list[tuple[str, Any]] = [
         ("format", plan.format),
         ("input edges", estimate["edges"]),
-        ("node and edge data", size(estimate["tensor_bytes"])),
+        ("node and edge data", most + size(estimate["tensor_bytes"])),
+        ("entries", estimate["entries"]),
+        ("topology", size(estimate["topology_bytes"])),
+        ("disk", most + size(estimate["disk_bytes"])),
+        ("temporary files", size(estimate["temp_bytes"])),
+        ("memory budget", size(estimate["memory_bytes"])),
+        ("time", readable("seconds", estimate["seconds"])),
     ]
-    rows.extend(
-        (_label(key), readable(key, value))
-        for key, value in estimate.items()
-        if key not in ("edges", "tensor_bytes", "entries_bytes")
-    )
     rows.extend(("contents", fact) for fact in plan.facts)
     console().print(pairs_table(f"Estimate for {plan.origin}", rows))
 

@@ -1,7 +1,7 @@
 """`neargraph info G.ng`."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Group
@@ -9,9 +9,17 @@ from rich.table import Table
 
 from .show import Recover, console, pairs_table, print_json, size, titled
 
+if TYPE_CHECKING:
+    from neargraph.store import Store
+
+_Times = Annotated[
+    bool, typer.Option("--times", help="Read all lists with times: show the first and last one.")
+]
+
 
 def info(
     store: Annotated[Path, typer.Argument(help="The store, NAME.ng.")],
+    times: _Times = False,
     recover: Recover = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -21,6 +29,8 @@ def info(
 
     with neargraph.open(store, recover=recover) as handle:
         facts = handle.info()
+        if times:
+            _add_times(handle, facts)
     facts["direct_layouts"] = list_direct(facts["path"], facts["fingerprint"])
     if as_json:
         print_json(facts)
@@ -50,7 +60,27 @@ def info(
     out.print(_types("Node types", facts["node_types"], _node_row))
     out.print(_types("Edge types", facts["edge_types"], _edge_row))
     if facts["reverse_types"]:
-        out.print(_types("Kept reverses, for deletions", facts["reverse_types"], _edge_row))
+        title = "Kept reverses, for deletions and training of users and items"
+        out.print(_types(title, facts["reverse_types"], _edge_row))
+
+
+def _add_times(handle: "Store", facts: dict[str, Any]) -> None:
+    """Adds ``first_time`` and ``last_time`` to edge types that have times, None without edges. No
+    statistics of the store have them, so this reads the lists."""
+    from neargraph._lists import lists_of
+
+    snapshot = handle.snapshot()
+    for place, edge in enumerate(snapshot.schema.edge_types):
+        if not edge.has_time:
+            continue
+        first = last = None
+        for _, found in lists_of(snapshot, edge):
+            if found.times is not None and len(found.times):
+                low, high = int(found.times.min()), int(found.times.max())
+                first = low if first is None else min(first, low)
+                last = high if last is None else max(last, high)
+        entry = facts["edge_types"][place]
+        facts["edge_types"][place] = {**entry, "first_time": first, "last_time": last}
 
 
 def _direct(facts: dict[str, Any]) -> str:
@@ -97,5 +127,7 @@ def _edge_row(entry: dict[str, Any]) -> tuple[str, str, str, str]:
     flags = [name.removeprefix("has_").replace("_", " ") for name in names if entry.get(name)]
     if entry.get("reverse") is not None and not entry["is_reverse_index"]:
         flags.append("reverse kept")
+    if entry.get("first_time") is not None:
+        flags[flags.index("time")] += f" {entry['first_time']} to {entry['last_time']}"
     triple = f"{entry['source']} - {entry['relation']} - {entry['destination']}"
     return triple, f"{entry['num_edges']:,}", ", ".join(flags), _tensors(entry)

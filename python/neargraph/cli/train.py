@@ -7,18 +7,26 @@ from typing import Annotated, Any
 import typer
 
 from neargraph.exceptions import UnsupportedArgument
+from neargraph.remedies import flag_words
 
-from .show import Backend, Recover, print_report, size
+from .show import Recover, print_report, size
 from .training_line import training_line
-from .training_options import from_file, settings_of, with_options
+from .training_options import OPTIONS, from_file, settings_of, with_options
 
 _Config = Annotated[
     Path | None, typer.Option(help="YAML with options by name; the command line wins.")
 ]
 _Resume = Annotated[
-    Path | None, typer.Option(help="Go on with the run of this folder; --epochs may be given.")
+    Path | None,
+    typer.Option(
+        help="Go on with the run of this folder; --epochs, --memory and --backend may be given."
+    ),
 ]
 _Out = Annotated[Path | None, typer.Option(help="New folder for the run.")]
+_Backend = Annotated[
+    str | None, typer.Option(help="auto, uring, direct, pread, mmap or memory. Default: auto.")
+]
+_FLAGS = frozenset(f"--{name.replace('_', '-')}" for name in OPTIONS)
 _Checkpoint = Annotated[
     Path | None, typer.Option(help="Write here after each epoch; go on from it.")
 ]
@@ -31,7 +39,7 @@ def train(
     resume: _Resume = None,
     out: _Out = None,
     memory: Annotated[str | None, typer.Option(help="Memory of the store, like 256MB.")] = None,
-    backend: Backend = "auto",
+    backend: _Backend = None,
     checkpoint: _Checkpoint = None,
     recover: Recover = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -43,10 +51,10 @@ def train(
 
     neargraph.tune_process()
     if resume is not None:
-        own = {"STORE": store, "--config": config, "--out": out, "--memory": memory}
-        own |= {"--checkpoint": checkpoint, "--backend": None if backend == "auto" else backend}
+        own = {"STORE": store, "--config": config, "--out": out, "--checkpoint": checkpoint}
         _refuse_beside("--resume", own | {"--no-recover": None if recover else True}, given)
-        _resume_run(resume, given.get("epochs"), as_json)
+        changed = {"epochs": given.get("epochs"), "memory": memory, "backend": backend}
+        _resume_run(resume, changed, as_json)
         return
     from neargraph.train import TrainConfig, fit
     from neargraph.train.models import check_names
@@ -57,10 +65,14 @@ def train(
         raise UnsupportedArgument("no store is named; give NAME.ng, or store: in --config")
     settings = TrainConfig(**settings_of(written, given))
     check_names(settings)
-    if backend == "auto":
-        backend = opening.get("backend") or backend
+    backend = backend or opening.get("backend") or "auto"
     folder = out or opening.get("out")
     budget = memory or opening.get("memory")
+    if settings.checkpoint_steps and folder is None and checkpoint is None:
+        raise UnsupportedArgument(
+            f"checkpoint_steps={settings.checkpoint_steps} has no effect where no checkpoint is "
+            "written; give --out or --checkpoint, or leave it out"
+        )
     opened = neargraph.open(path, memory=budget, backend=backend, recover=recover)
     with opened as handle, training_line(settings.epochs, as_json) as line:
         heard: dict[str, Any] = {"watch": line, "on_epoch": line.epoch}
@@ -81,13 +93,13 @@ def _refuse_beside(option: str, own: dict[str, Any], given: Mapping[str, Any]) -
         )
 
 
-def _resume_run(folder: Path, epochs: int | None, as_json: bool) -> None:
+def _resume_run(folder: Path, changed: dict[str, Any], as_json: bool) -> None:
     from neargraph.train import resume
     from neargraph.train.folder import RunFolder
 
-    run = RunFolder.open(folder)
-    with training_line(epochs or run.config.epochs, as_json) as line:
-        result = resume(folder, epochs=epochs, watch=line, on_epoch=line.epoch)
+    run = RunFolder.open(folder).changed(**changed)
+    with training_line(run.config.epochs, as_json) as line:
+        result = resume(folder, **changed, watch=line, on_epoch=line.epoch)
     report = {"store": run.opening.store, "run": str(folder), "config": run.config.plain()}
     rows = _rows(run.opening.backend, result)
     print_report(as_json, {**report, **result.plain()}, f"Went on with {folder}", rows)
@@ -109,7 +121,8 @@ def _rows(note: str, result: Any) -> list[tuple[str, Any]]:
     stats = result.store_stats
     read, useful = stats.get("read_bytes", 0), stats.get("useful_bytes", 0)
     unknown = {name: count for name, count in result.missing_labels.items() if count}
-    values = result.values(result.metric)
+    values = ", ".join(f"{value:.4f}" for value in result.values(result.metric))
+    left_out = ", ".join(f"{name} {count:,}" for name, count in unknown.items())
     test = [(f"test {name}", f"{value:.4f}") for name, value in result.test.items()]
     return [
         ("back end", note),
@@ -117,14 +130,14 @@ def _rows(note: str, result: Any) -> list[tuple[str, Any]]:
         ("parameters", result.num_parameters),
         ("steps", len(result.losses)),
         ("last loss", f"{result.losses[-1]:.4f}" if result.losses else "none"),
-        (f"val {result.metric}", ", ".join(f"{value:.4f}" for value in values) or "no split"),
+        (f"val {result.metric}", values or "not measured"),
         ("best epoch", result.best_epoch),
-        *(test or [(f"test {result.metric}", "no split")]),
+        *(test or [(f"test {result.metric}", "not measured")]),
         ("parameters tested", result.tested),
-        ("labels left out as unknown", ", ".join(f"{k} {v:,}" for k, v in unknown.items()) or 0),
+        *([("labels left out as unknown", left_out)] if left_out else []),
         ("seeds/s", f"{result.seeds_per_second:,.0f}"),
         ("read", f"{size(read)} for {size(useful)} that batches took"),
         ("hit rate", f"{100 * stats.get('hit_rate', 0.0):.0f} %"),
         ("budget peak", f"{size(stats.get('budget_peak'))} of {size(stats.get('budget_limit'))}"),
-        *(("note", text) for text in result.notes),
+        *(("note", flag_words(text, _FLAGS)) for text in result.notes),
     ]

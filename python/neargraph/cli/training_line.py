@@ -85,7 +85,7 @@ def epoch_line(row: Mapping[str, Any], epochs: int) -> str:
 
     >>> row = {"epoch": 2, "loss": 0.5, "val_accuracy": 0.81, "seeds_per_second": 1234.5}
     >>> epoch_line(row | {"hit_rate": 0.9, "useful_bytes": 5_000_000, "read_bytes": 9_000_000}, 3)
-    'epoch 2 of 3: loss 0.5000, val accuracy 0.8100, 1,234 seeds/s, 90 % hits, 5 MB of 9 MB used'
+    'epoch 2 of 3: loss 0.5000, val accuracy 0.8100, 1,234 seeds/s, 90 % hits, read 9 MB for 5 MB'
     """
     values = [
         f"val {name.removeprefix('val_')} {value:.4f}"
@@ -93,8 +93,10 @@ def epoch_line(row: Mapping[str, Any], epochs: int) -> str:
         if name.startswith("val_")
     ]
     useful, read = format_bytes(int(row["useful_bytes"])), format_bytes(int(row["read_bytes"]))
-    parts = [f"loss {row['loss']:.4f}", *values, f"{row['seeds_per_second']:,.0f} seeds/s"]
-    parts += [f"{100 * row['hit_rate']:.0f} % hits", f"{useful} of {read} used"]
+    loss = f"{row['loss']:.4f}" if "loss" in row else "none"
+    parts = [f"loss {loss}", *values, f"{row['seeds_per_second']:,.0f} seeds/s"]
+    if row["useful_bytes"] or row["read_bytes"]:
+        parts += [f"{100 * row['hit_rate']:.0f} % hits", f"read {read} for {useful}"]
     return f"epoch {row['epoch']} of {epochs}: {', '.join(parts)}"
 
 

@@ -42,7 +42,9 @@ OPTIONS: dict[str, Option] = {
         "counts", [15, 10], "Neighbours per layer, -1 for all; of graphs -1 for each layer."
     ),
     "epochs": Option("int", 3, "Passes over the training seeds."),
-    "batch_size": Option("int", 256, "Seeds of a batch."),
+    "batch_size": Option(
+        "int", 256, "Seeds of a batch; of cluster and random-node in validation and test alone."
+    ),
     "hidden": Option("int", 64, "Width of hidden layers."),
     "lr": Option("float", 0.003, "Learning rate of Adam."),
     "weight_decay": Option("float", 0.0, "Weight decay of Adam."),

@@ -2,8 +2,9 @@
 
 Edges are written in the order of the in-neighbour lists, so that one pass over the store does: row
 i of every edge feature belongs to edge i of the file, and the edge ids of the store are the feature
-`edge_id`. Node rows keep their ids. Invariant: the folder appears whole, by one rename, or not at
-all; what GraphBolt has no place for is a note of the report.
+`edge_id`. Node rows keep their ids. What GraphBolt has no place for is a mark that an import reads
+(`importers/graphbolt_marks.py`), or a note of the report. Invariant: the folder appears whole, by
+one rename, or not at all.
 """
 
 import json
@@ -22,6 +23,7 @@ from neargraph._lists import lists_of
 from neargraph.exceptions import UnsupportedArgument
 from neargraph.importers.chunks import chunk_rows, spans
 from neargraph.importers.graphbolt import METADATA
+from neargraph.importers.graphbolt_marks import EDGE_ID, Marks
 from neargraph.importers.notes import Note
 from neargraph.importers.plan import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE
 from neargraph.importers.yaml_file import yaml_for
@@ -36,7 +38,7 @@ Progress = Callable[[str, int, int | None], None]
 
 _SETS = {"train": "train_set", "val": "validation_set", "test": "test_set"}
 _ORIGINAL = {"x": "feat", "y": "label"}
-_INLINE = {"weight": np.float32, "time": np.int64, "edge_id": np.int64}
+_INLINE = {"weight": np.float32, "time": np.int64, EDGE_ID: np.int64}
 _SHARED = ("weight", "time")
 _NAMES_AT_ONCE = 1 << 14
 
@@ -50,7 +52,9 @@ def to_graphbolt(
     `y` is called `label`), and each split of nodes is a task with its seeds, and labels where the
     type has `y`. Weights and times of edges are attributes of the graph, which GraphBolt samples
     by. Both entries of an undirected edge are edges of the file. bf16 and scaled int8 are written
-    as float32, and rows without their zeros with them.
+    as float32, and rows without their zeros with them. Edge types carry marks (``neargraph`` in
+    metadata.yaml, which GraphBolt ignores), so that an import gives them the same edge ids, inline
+    columns, and `undirected`, `unique` and kept reverses.
 
     Args:
         store: The store, or one version of it.
@@ -82,7 +86,7 @@ def to_graphbolt(
     staging.mkdir()
     try:
         writer = _Writer(store.snapshot(), staging, progress or (lambda *_: None))
-        meta = writer.write(target.name)
+        meta = writer.write(Path(store.path).stem)
         (staging / METADATA).write_text(yaml.safe_dump(meta, sort_keys=False))
         size = sum(file.stat().st_size for file in staging.rglob("*") if file.is_file())
         staging.rename(target)
@@ -119,6 +123,9 @@ class _Writer:
     def write(self, name: str) -> dict[str, Any]:
         """Writes all arrays, and returns what metadata.yaml says."""
         schema = self._snap.schema
+        if schema.raw["reuse_ids"]:
+            message = "the store gives ids of deleted nodes to new ones; the folder does not say so"
+            self._note("reuse-ids-dropped", self.counts["num_nodes"], message)
         for part in ("nodes", "edges", "sets"):
             (self._folder / part).mkdir()
         nodes: list[dict[str, Any]] = []
@@ -134,8 +141,8 @@ class _Writer:
             attributes += inline
             features += others
         # GraphBolt wants an attribute of all edge types, or of none.
-        for name in _SHARED:
-            mine = [one for one in attributes if one["name"] == name]
+        for shared in _SHARED:
+            mine = [one for one in attributes if one["name"] == shared]
             if mine and len(mine) == len(schema.edge_types):
                 graph.setdefault("feature_data", []).extend(mine)
             else:
@@ -201,6 +208,10 @@ class _Writer:
         """Writes an edge type; its entry, its inline attributes, and its features."""
         stem = f"edges/{edge.index}_{_plain('-'.join(edge.triple))}"
         total, named = edge.num_edges, _tensor_names(edge)
+        for name, tensor in named.items():
+            if name != tensor.name:
+                message = f"the tensor {tensor.name} of edge type {edge.triple} is called {name}"
+                self._note("tensor-renamed", edge.num_edge_ids, message)
         kinds: dict[str, tuple[Any, tuple[int, ...]]] = {
             name: (_INLINE[name], ()) for name in _inline_names(edge)
         }
@@ -230,7 +241,8 @@ class _Writer:
             name: {"domain": "edge", **self._typed(edge), "name": name, **_numpy(path)}
             for name, path in paths.items()
         }
-        entry = {**self._typed(edge), "format": "numpy", "path": f"{stem}.npy"}
+        marks = _marks(edge, self._snap.schema.raw["edge_types"][edge.index])
+        entry = {**self._typed(edge), "format": "numpy", "path": f"{stem}.npy", **marks.entry()}
         shared = [one for name, one in entries.items() if name in _SHARED]
         return entry, shared, [one for name, one in entries.items() if name not in _SHARED]
 
@@ -238,7 +250,7 @@ class _Writer:
         self, edge: EdgeType, found: Neighbors, named: dict[str, TensorMeta]
     ) -> Iterator[tuple[str, Array]]:
         """Inline columns and rows of tensors of some lists, in their order."""
-        inline = {"weight": found.weights, "time": found.times, "edge_id": found.edge_ids}
+        inline = {"weight": found.weights, "time": found.times, EDGE_ID: found.edge_ids}
         yield from ((name, rows) for name, rows in inline.items() if rows is not None)
         for name, tensor in named.items():
             assert found.edge_ids is not None
@@ -329,8 +341,19 @@ class _Npy:
 
 
 def _inline_names(edge: EdgeType) -> list[str]:
-    there = {"weight": edge.has_weight, "time": edge.has_time, "edge_id": edge.has_edge_ids}
+    there = {"weight": edge.has_weight, "time": edge.has_time, EDGE_ID: edge.has_edge_ids}
     return [name for name, is_there in there.items() if is_there]
+
+
+def _marks(edge: EdgeType, raw: dict[str, Any]) -> Marks:
+    return Marks(
+        inline=tuple(_inline_names(edge)),
+        num_edge_ids=edge.num_edge_ids,
+        undirected=edge.undirected,
+        unique=raw.get("unique", False),
+        # An undirected type is its own reverse.
+        reverse=raw.get("reverse") not in (None, edge.index),
+    )
 
 
 def _tensor_names(edge: EdgeType) -> dict[str, TensorMeta]:

@@ -94,7 +94,8 @@ def from_pyg(
     Args:
         data: `Data` or `HeteroData` with ``edge_index``, int64 [2, num_edges], row 0 the sources.
             Node attributes, masks [N] or [N, k] and edge attributes come along; `e_id` of a
-            sampled edge is its column in ``edge_index``.
+            sampled edge is its column in ``edge_index``. Whole numbers [num_edges] in
+            ``edge_time``, or else in ``time``, become the time that loaders sample by.
         path: The new store, by custom NAME.ng.
         progress: Called with (phase, done, total).
         memory: Bound of what the import adds to the process, bytes or like "256MB". Default: a

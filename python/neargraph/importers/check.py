@@ -54,7 +54,7 @@ def need_file(path: Path | str) -> Path:
     except (OSError, ValueError) as error:
         fail(file, f"cannot be read ({error})", "check the path")
     if stat.S_ISDIR(mode):
-        fail(file, "not a regular file but a folder", "give a file of it, or --format")
+        fail(file, "not a regular file but a folder", "give a file of it")
     if not stat.S_ISREG(mode):
         kind = next((name for test, name in _SPECIAL if test(mode)), "a special file")
         fail(

@@ -2,15 +2,19 @@
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+
+from neargraph.exceptions import ImportFailed
 
 from .check import fail, need_file
 from .graphbolt import METADATA, graphbolt_file, plan_graphbolt
 from .igb import igb_root, plan_igb
 from .known_sets import refuse_links, refuse_name
-from .lists import plan_lists
+from .lists import plan_lists, times_beside
 from .memory import allowed
 from .musae import musae_parts, plan_musae
+from .notes import shown
 from .npy import plan_npy
 from .npz import plan_npz
 from .ogb import ogb_root, plan_ogb
@@ -18,12 +22,13 @@ from .plan import GraphPlan
 from .planetoid import plan_planetoid, planetoid_name
 from .pyg_processed import plan_processed, processed_file
 from .table import TABLE_ENDINGS, plan_table, table_folder
-from .temporal import labels_beside, plan_temporal
+from .temporal import AS_TEXT, labels_beside, plan_temporal
 from .text import TextHints, data_lines, plan_text, read_head
 from .tudataset import plan_tudataset, tu_name
 
 # SNAP's files of ground-truth communities, whose lines look like adjacency lists.
 _COMMUNITIES = re.compile(r"\.cmty\.txt(\.gz)?$")
+_TEXT = re.compile(r"\.(txt|csv|tsv)(\.gz)?$")
 
 _PLANNERS: dict[str, Callable[..., GraphPlan]] = {
     "text": plan_text,
@@ -82,7 +87,10 @@ def _plan(path: Path, chosen: str, hints: TextHints | None) -> GraphPlan:
     for name in hints.given() if hints else ():
         if name not in taken:
             option = "--" + name.replace("_", "-")
-            fail(path, f"{option} means nothing for the format {chosen}", f"drop {option}")
+            todo = f"drop {option}"
+            if chosen == "temporal":
+                todo += f", or {AS_TEXT}"
+            fail(path, f"{option} means nothing for the format {chosen}", todo)
     if chosen not in _PLANNERS:
         fail(path, f"unknown format {chosen!r}", f"use one of {', '.join(FORMATS)}")
     return _PLANNERS[chosen](path, hints) if taken else _PLANNERS[chosen](path)
@@ -115,6 +123,39 @@ def detect_format(path: Path) -> str:
 
 
 def _detect_folder(path: Path) -> str:
+    if known := _folder_format(path):
+        return known
+    if (path / "root.a").exists():
+        fail(path, "is already a neargraph store", "open it with ng.open, or import its source")
+    refuse_links(path)
+    todo = "give one file of it, or --format"
+    # What is there is only told; an entry that cannot be looked at is not the user's error.
+    with suppress(OSError, ImportFailed):
+        if inside := _candidates(path):
+            todo = f"give {'one of ' if len(inside) > 1 else ''}{shown(inside)}"
+    return fail(path, "a folder of no known layout", todo)
+
+
+def _candidates(folder: Path) -> list[str]:
+    """What in a folder is an input by its name or layout, for messages; else its text files."""
+    entries = sorted(one for one in folder.iterdir() if not one.name.startswith("."))
+    known = [one.name for one in entries if _is_known(one)]
+    text = [one for one in entries if one.is_file() and _TEXT.search(one.name)]
+    beside = {part for one in text for part in (labels_beside(one), times_beside(one))}
+    return known or [one.name for one in text if one not in beside]
+
+
+def _is_known(path: Path) -> bool:
+    if path.is_dir():
+        inside = _inside(path)
+        return inside != path or _folder_format(path) is not None
+    known = {".npz", ".pt", *TABLE_ENDINGS}
+    is_planetoid = planetoid_name(path) is not None and path.suffix == ".graph"
+    return is_planetoid or path.suffix in known or musae_parts(path) is not None
+
+
+def _folder_format(path: Path) -> str | None:
+    """The format of a folder by its layout; None where it has none that is known."""
     if graphbolt_file(path):
         return "graphbolt"
     if ogb_root(path):
@@ -129,12 +170,7 @@ def _detect_folder(path: Path) -> str:
         return "tudataset"
     if any(path.glob("*.npy")):
         return "npy"
-    if table_folder(path):
-        return "table"
-    if (path / "root.a").exists():
-        fail(path, "is already a neargraph store", "open it with ng.open, or import its source")
-    refuse_links(path)
-    return fail(path, "a folder of no known layout", "give one file of it, or --format")
+    return "table" if table_folder(path) else None
 
 
 def _inside(path: Path) -> Path:

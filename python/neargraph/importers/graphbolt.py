@@ -4,7 +4,8 @@
 preprocessed, `graph_topology` names one file of all edges (`graphbolt_fused.py`). `feature_data`
 become tensors: `feat` is `x` and `label` is `y` where the type has no tensor of that name. Edge
 attributes `weight` and `time` of `graph` become inline columns. `graphbolt_tasks.py` says what
-tasks become. Everything is mapped and streamed. Invariant: no path leaves the folder.
+tasks become, `graphbolt_marks.py` what exports of neargraph add. Everything is mapped and streamed.
+Invariant: no path leaves the folder.
 """
 
 from collections.abc import Callable, Iterator
@@ -17,6 +18,14 @@ import numpy as np
 from .arrays import drop_pages, open_npy
 from .check import fail, node_ids, same_rows, whole_times
 from .chunks import CHUNK_EDGES, spans
+from .graphbolt_marks import (
+    EDGE_ID,
+    EXPORT_AGAIN,
+    MARKS,
+    Marks,
+    one_direction,
+    row_of_ids,
+)
 from .notes import Note, left_out
 from .npy import array_tensor, pair_layout
 from .number_csv import NumberCsv
@@ -92,11 +101,17 @@ class Folder:
 
 @dataclass(slots=True)
 class Inline:
-    """Edge attributes that become inline columns, in the order of the edges; edge ids if known."""
+    """Edge attributes that become inline columns, in the order of the edges; edge ids if known.
+
+    ``row_of_ids`` is the row of a feature that belongs to each edge id, where it is not the id.
+    """
 
     times: Array | None = None
     weights: Array | None = None
     edge_ids: Array | None = None
+    ids_where: str = ""
+    marks: Marks = field(default_factory=Marks)
+    row_of_ids: Array | None = None
 
     def of(self, span: slice) -> dict[str, Array]:
         """The columns of some edges, for an `EdgeChunk`."""
@@ -180,12 +195,19 @@ def plan_graphbolt(path: Path | str) -> GraphPlan:
 
     folder = open_folder(path)
     types = _raw_types(folder) if "graph" in folder.meta else _preprocessed_types(folder)
-    for entry in folder.entries(folder.meta, "feature_data"):
+    features = folder.entries(folder.meta, "feature_data")
+    # Edge ids first: rows of other features go by them.
+    rest = [one for one in features if not _add_marked(folder, types, one)]
+    _check_marked(folder, types)
+    for entry in rest:
         _add_feature(folder, types, entry)
+    for triple, edge in types.edges.items():
+        if types.inline[triple].marks.undirected:
+            edge.num_edges = (edge.num_edges or 0) // 2
     add_tasks(folder, types)
     known = {"dataset_name", "graph", "graph_topology", "feature_data", "tasks"}
-    rest = [key for key in folder.meta if key not in known | {"include_original_edge_id"}]
-    folder.notes += left_out("members-unused", rest, str(folder.file), "nothing is made of them")
+    more = [key for key in folder.meta if key not in known | {"include_original_edge_id"}]
+    folder.notes += left_out("members-unused", more, str(folder.file), "nothing is made of them")
     name = folder.meta.get("dataset_name")
     folder.facts += [f"data set {name}"] if isinstance(name, str) else []
     nodes, edges = list(types.nodes.values()), list(types.edges.values())
@@ -234,7 +256,10 @@ def _add_edges(folder: Folder, types: Types, entry: dict[str, Any]) -> None:
     ends = tuple(types.node(folder, None if name is None else end, what) for end in triple[::2])
     bounds = tuple(node.num_nodes or 0 for node in ends)
     triple = (ends[0].name, triple[1], ends[1].name)
-    file, inline = folder.place(entry, what), Inline()
+    marks = Marks.of(entry.get(MARKS), f"{folder.file}, {what}")
+    if marks.undirected and ends[0] is not ends[1]:
+        fail(folder.file, f"{what} joins two node types, and is marked undirected", EXPORT_AGAIN)
+    file, inline = folder.place(entry, what), Inline(marks=marks)
     if entry.get("format") == "numpy":
         count, pairs = _npy_pairs(open_npy(file), str(file))
     elif entry.get("format") == "csv":
@@ -244,16 +269,25 @@ def _add_edges(folder: Folder, types: Types, entry: dict[str, Any]) -> None:
 
     def chunks() -> Iterator[EdgeChunk]:
         for row, left, right in pairs():
-            span = slice(row, row + len(left))
+            columns = inline.of(slice(row, row + len(left)))
+            if inline.edge_ids is not None:
+                marks.check_ids(columns["edge_ids"], inline.ids_where)
             yield EdgeChunk(
                 node_ids(left, str(file), row, bounds[0]),
                 node_ids(right, str(file), row, bounds[1]),
-                **inline.of(span),
+                **columns,
             )
-            for mapped in (inline.times, inline.weights):
+            for mapped in (inline.times, inline.weights, inline.edge_ids):
                 drop_pages(mapped)
 
-    types.edges[triple] = EdgePlan(*triple, chunks=chunks, num_edges=count)
+    types.edges[triple] = EdgePlan(
+        *triple,
+        chunks=(lambda: one_direction(chunks(), str(file))) if marks.undirected else chunks,
+        num_edges=count,
+        undirected=marks.undirected,
+        unique=marks.unique,
+        reverse=marks.reverse,
+    )
     types.inline[triple] = inline
 
 
@@ -319,6 +353,37 @@ def _triple(edge: EdgePlan) -> Triple:
     return edge.source, edge.relation, edge.destination
 
 
+def _add_marked(folder: Folder, types: Types, entry: dict[str, Any]) -> bool:
+    """Makes a feature the inline column that an export made it of; False for any other feature."""
+    name = entry.get("name")
+    if entry.get("domain") != "edge" or name not in (*_WEIGHTS, *_TIMES, EDGE_ID):
+        return False
+    what = f"the feature {name!r}"
+    edge = types.edge(folder, entry.get("type"), what)
+    inline = types.inline[_triple(edge)]
+    if name not in inline.marks.inline:
+        return False
+    values, where = folder.array(entry, what), str(folder.place(entry, what))
+    if name != EDGE_ID:
+        fit = set_inline(edge, inline, name, values, where)
+    else:
+        fit = isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype.kind in "iu"
+        same_rows(len(values), edge.num_edges or 0, where, what)
+    if not fit:
+        fail(where, f"{what} is not one number for each edge", EXPORT_AGAIN)
+    if name == EDGE_ID:
+        inline.edge_ids, inline.ids_where, edge.has_edge_ids = values, where, True
+    return True
+
+
+def _check_marked(folder: Folder, types: Types) -> None:
+    for triple, edge in types.edges.items():
+        there = {"weight": edge.has_weight, "time": edge.has_time, EDGE_ID: edge.has_edge_ids}
+        for name in types.inline[triple].marks.inline:
+            if not there[name]:
+                fail(folder.file, f"has no feature {name} of {':'.join(triple)}", EXPORT_AGAIN)
+
+
 def _add_feature(folder: Folder, types: Types, entry: dict[str, Any]) -> None:
     name, domain = folder.text(entry, "name", "a feature"), entry.get("domain")
     what = f"the feature {name!r}"
@@ -341,33 +406,48 @@ def _add_feature(folder: Folder, types: Types, entry: dict[str, Any]) -> None:
         why = "the preprocessed graph does not keep the edge ids that its rows go by"
         folder.notes += left_out("attributes-dropped", [name], str(folder.file), why)
         return
-    add_tensor(edge, name, values, where, edge.num_edges or 0)
+    inline = types.inline[_triple(edge)]
+    if EDGE_ID in inline.marks.inline and inline.row_of_ids is None:
+        assert inline.edge_ids is not None
+        inline.row_of_ids = row_of_ids(inline.marks, inline.edge_ids, inline.ids_where)
+    add_tensor(edge, name, values, where, edge.num_edges or 0, inline.row_of_ids)
     edge.has_edge_ids = True
 
 
 def add_tensor(
-    owner: NodePlan | EdgePlan, name: str, values: Any, where: str, num_rows: int
+    owner: NodePlan | EdgePlan,
+    name: str,
+    values: Any,
+    where: str,
+    num_rows: int,
+    order: Array | None = None,
 ) -> None:
-    """A feature as a tensor, `feat` as `x` and `label` as `y` where these names are free."""
+    """A feature as a tensor, `feat` as `x` and `label` as `y` where these names are free.
+
+    With ``order`` row i is row ``order[i]`` of ``values``, or zeros where that is -1.
+    """
     taken = {tensor.name for tensor in owner.tensors}
     better = RENAMED.get(name, name) if isinstance(owner, NodePlan) else name
     name = name if better in taken else better
     if name in taken:
         fail(where, f"the feature {name!r} is there twice", "rename one of them")
-    owner.tensors.append(any_tensor(values, name, where, num_rows))
+    owner.tensors.append(any_tensor(values, name, where, num_rows, order))
 
 
-def any_tensor(values: Any, name: str, where: str, num_rows: int) -> TensorPlan:
+def any_tensor(
+    values: Any, name: str, where: str, num_rows: int, order: Array | None = None
+) -> TensorPlan:
     """An array, or the raw bits of bfloat16, as a tensor."""
     brain = isinstance(values, BrainFloats)
     array = values.array if brain else values
     if array.ndim == 0:
         fail(where, "is a single number", "give it one row for each")
     if brain:
-        plain = array_tensor(array.view(np.int16), name, where, num_rows)
+        plain = array_tensor(array.view(np.int16), name, where, num_rows, order=order)
 
         def chunks() -> Iterator[Array]:
             return (chunk.view(np.uint16) for chunk in plain.chunks())
 
-        return TensorPlan(name, "bf16", plain.shape, chunks, num_rows)
-    return array_tensor(array, name, where, num_rows, as_labels=name == "y" and array.ndim == 1)
+        return TensorPlan(name, "bf16", plain.shape, chunks, plain.num_rows)
+    labels = name == "y" and array.ndim == 1
+    return array_tensor(array, name, where, num_rows, as_labels=labels, order=order)

@@ -58,9 +58,9 @@ def plan_igb(path: Path | str) -> GraphPlan:
             nodes.setdefault(end, NodePlan(end))
         edges.append(_edge_type(file, parts, nodes))
         rest = [f.name for f in folder.iterdir() if f.name != _EDGE_FILE]
-        notes += left_out("files-unused", rest, str(folder), "they are no part of the layout")
+        notes += left_out("files-unused", rest, str(folder), "not part of the layout")
     rest = sorted(f.name for f in root.iterdir() if f.name not in used)
-    notes += left_out("files-unused", rest, str(root), "they are no part of the layout")
+    notes += left_out("files-unused", rest, str(root), "not part of the layout")
     facts = ["the files have no split: IGB takes the first 60 % of papers, then 20 % and 20 %"]
     return GraphPlan(str(root), "igb", list(nodes.values()), edges, notes, facts)
 

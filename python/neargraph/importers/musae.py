@@ -70,8 +70,10 @@ def plan_musae(path: Path | str) -> GraphPlan:
 
     width = 1 + max((int(w.max()) for w in words.values() if w.size), default=-1)
     x = TensorPlan("x", "f32", (width,), lambda: bag_rows(bags(), width), num_nodes)
+    x.num_values = sum(len(ids) for ids in words.values())
     node.tensors.insert(0, x)
-    edge = EdgePlan(chunks=lambda: _edges(edges, num_nodes))
+    count = sum(len(pairs) for _, pairs in pair_tables(edges, has_header=True))
+    edge = EdgePlan(chunks=lambda: _edges(edges, num_nodes), num_edges=count)
     return GraphPlan(str(edges), "musae", [node], [edge], notes)
 
 

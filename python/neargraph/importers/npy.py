@@ -26,6 +26,7 @@ _CORE_DTYPES = ("<i4", "<i8", "<u4", "<u8")
 _ROWS = 1 << 17
 # The kernel maps up to 64 KiB around a page that is read.
 _MAPPED_COLUMNS = 64
+_MAPPED_ROWS = 512
 _MASKS = ("train_mask", "val_mask", "test_mask")
 
 
@@ -59,18 +60,42 @@ def array_edges(
 
 
 def array_tensor(
-    array: Array, name: str, where: str, num_rows: int | None = None, as_labels: bool = False
+    array: Array,
+    name: str,
+    where: str,
+    num_rows: int | None = None,
+    as_labels: bool = False,
+    order: Array | None = None,
 ) -> TensorPlan:
-    """A mapped or resident array as a tensor, streamed in pieces of 4 MiB."""
+    """A mapped or resident array as a tensor, streamed in pieces of 4 MiB.
+
+    With ``order`` [n] the tensor has n rows: ``order[i]`` of the array, or zeros where that is -1.
+    """
     if num_rows is not None:
         same_rows(len(array), num_rows, where, name)
 
+    count = len(array) if order is None else len(order)
+
     def pieces(step: int) -> Iterator[Array]:
-        for span in spans(len(array), step):
-            yield _rows(array, span)
+        for span in spans(count, step):
+            yield _rows(array, span) if order is None else _rows_at(array, order[span])
             drop_pages(array)
 
-    return streamed_tensor(name, where, array.shape, array.dtype, pieces, as_labels)
+    shape = (count, *array.shape[1:])
+    return streamed_tensor(name, where, shape, array.dtype, pieces, as_labels)
+
+
+def _rows_at(array: Array, places: Array) -> Array:
+    """Rows at any places, zeros at -1, read in the order of the file. Each may map pages of its
+    own, so few are read at once."""
+    rows = np.zeros((len(places), *array.shape[1:]), dtype=array.dtype.newbyteorder("="))
+    forward = np.argsort(places)
+    forward = forward[places[forward] >= 0]
+    for span in spans(len(forward), _MAPPED_ROWS):
+        some = forward[span]
+        rows[some] = array[places[some]]
+        drop_pages(array)
+    return rows
 
 
 def _rows(array: Array, span: slice) -> Array:

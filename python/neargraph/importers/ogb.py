@@ -194,7 +194,7 @@ def _csv_graphs(raw: Path) -> _Graphs:
             (graphs.edge_tensors if of_edges else graphs.node_tensors).append(tensor)
         else:
             rest.append(f"{name}.csv")
-    graphs.notes += left_out("files-unused", rest, str(raw), "they are no part of the layout")
+    graphs.notes += left_out("files-unused", rest, str(raw), "not part of the layout")
     _csv_labels(raw, graphs)
     return graphs
 

@@ -103,7 +103,7 @@ def _edge_type(
         else:
             rest.append(f"{name}.csv")
     edge.has_edge_ids = bool(edge.tensors)
-    notes += left_out("files-unused", rest, str(folder), "they are no part of the layout")
+    notes += left_out("files-unused", rest, str(folder), "not part of the layout")
     return edge
 
 

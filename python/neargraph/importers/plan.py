@@ -82,9 +82,9 @@ class TensorPlan:
 
     ``num_rows`` is checked against the owner where it is known. With ``stored`` the chunks are f32,
     and f16, bf16 or i8 (with a scale for each column) is made of them. ``csr`` streams the same
-    rows without their zeros, about ``num_values`` entries, where the input has them so.
-    ``narrowed_from`` names the wider dtype of the input. ``class_names`` are what the integers of
-    an i64 tensor stand for; -1 is none of them.
+    rows without their zeros, where the input has them so; ``num_values`` is about how many entries
+    are not 0, where that is known. ``narrowed_from`` names the wider dtype of the input.
+    ``class_names`` are what the integers of an i64 tensor stand for; -1 is none of them.
     """
 
     name: str
@@ -136,6 +136,8 @@ class EdgePlan:
     """One edge type. Exactly one of ``chunks`` and ``file`` is given.
 
     ``num_edges`` is the number of input rows where the input tells it, for the estimate.
+    ``undirected``, ``unique`` and ``reverse`` are options of the import that the input itself asks
+    for.
     """
 
     source: str = HOMOGENEOUS_EDGE[0]
@@ -147,6 +149,9 @@ class EdgePlan:
     has_edge_ids: bool = False
     has_time: bool = False
     has_weight: bool = False
+    undirected: bool = False
+    unique: bool = False
+    reverse: bool = False
     tensors: list[TensorPlan] = field(default_factory=list)
 
 

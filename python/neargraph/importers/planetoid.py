@@ -15,7 +15,7 @@ import numpy as np
 from .check import fail, need_file, node_ids, wider_than_f32
 from .chunks import CHUNK_EDGES, chunk_rows, spans
 from .memory import hold
-from .notes import Note, unused_files
+from .notes import Note, shown, unused_files
 from .npz import split_tensors
 from .plan import Array, EdgeChunk, EdgePlan, GraphPlan, NodePlan, TensorPlan
 from .safe_pickle import CsrParts, load_plain_pickle
@@ -43,7 +43,9 @@ def plan_planetoid(path: Path | str) -> GraphPlan:
     given = Path(path)
     name = planetoid_name(given)
     if name is None:
-        fail(given, "not one Planetoid set", "give one of its files, like ind.cora.graph")
+        sets = sorted(f.name for f in given.glob("ind.*.graph")) if given.is_dir() else []
+        known = shown(sets) or "a file like ind.cora.graph"
+        fail(given, "not one Planetoid set", f"give one of its files: {known}")
     folder = given if given.is_dir() else given.parent
     parts = {p: folder / f"ind.{name}.{p}" for p in ("x", "tx", "allx", "y", "ty", "ally", "graph")}
     for file in parts.values():
@@ -67,6 +69,7 @@ def plan_planetoid(path: Path | str) -> GraphPlan:
     masks[2][test] = True
     rows = partial(_feature_rows, allx, tx, test, num_nodes)
     x = TensorPlan("x", "f32", (int(allx.shape[1]),), rows, num_nodes)
+    x.num_values = len(allx.data) + len(tx.data)
     x.narrowed_from = wider_than_f32(allx.data.dtype)
     y = TensorPlan("y", "i64", (), lambda: iter([all_labels]), num_nodes)
     splits = split_tensors(masks, num_nodes, str(folder))

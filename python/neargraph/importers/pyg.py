@@ -2,11 +2,11 @@
 
 What becomes what: node attributes are node tensors by their own names; `train_mask`, `val_mask`
 and `test_mask`, [N] or [N, k], become `split_0` .. `split_{k-1}` and are given back as masks;
-`edge_weight` (f32) and `edge_time` (i64) become inline columns of the neighbour lists; every other
-edge attribute is an edge tensor by edge id, so `e_id` keeps its meaning. Left out, with a note:
-`edge_label` and `edge_label_index` (supervision of a link split, pass them to the loader),
-graph-level values, and anything that is no tensor. A sparse `x` (COO or CSR) comes along; any other
-sparse tensor is refused.
+`edge_weight` (f32) and `edge_time`, or else `time` (whole numbers), become inline columns of the
+neighbour lists; every other edge attribute is an edge tensor by edge id, so `e_id` keeps its
+meaning. Left out, with a note: `edge_label` and `edge_label_index` (supervision of a link split,
+pass them to the loader), graph-level values, and anything that is no tensor. A sparse `x` (COO or
+CSR) comes along; any other sparse tensor is refused.
 """
 
 from collections.abc import Iterator, Sequence
@@ -38,9 +38,11 @@ from .plan import (
     NodePlan,
     TensorPlan,
 )
+from .pyg_times import time_name, time_notes
 
 _MASKS = ("train_mask", "val_mask", "test_mask")
 _SUPERVISION = ("edge_label", "edge_label_index")
+_WHOLE = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 
 
 def plan_pyg(data: Any) -> GraphPlan:
@@ -61,9 +63,10 @@ def _plan_homogeneous(data: Any) -> GraphPlan:
     num_nodes = _num_nodes(data, "data")
     node = NodePlan(num_nodes=num_nodes)
     edge = _edge_plan(HOMOGENEOUS_EDGE, data, num_nodes, num_nodes, "data")
-    inline = _inline(data)
     masks = {}
-    known = ("edge_index", "num_nodes", *inline)
+    inline = _inline(data)
+    notes += time_notes(inline.get("times"), edge.num_edges, "data")
+    known = ("edge_index", "num_nodes", *inline.values())
     for key, value in _tensors_of(data.to_dict(), known, "data", notes):
         if key in _MASKS:
             masks[key] = value
@@ -106,7 +109,9 @@ def _plan_hetero(data: Any) -> GraphPlan:
             if end not in counts:
                 fail(where, f"node type {end!r} does not exist", "add its num_nodes or features")
         edge = _edge_plan(names, store, counts[names[0]], counts[names[2]], where)
-        known = ("edge_index", *_inline(store))
+        inline = _inline(store)
+        notes += time_notes(inline.get("times"), edge.num_edges, where)
+        known = ("edge_index", *inline.values())
         for key, value in _tensors_of(store, known, where, notes):
             edge.tensors.append(_tensor(value, key, f"{where}.{key}", edge.num_edges))
         edges.append(edge)
@@ -162,17 +167,22 @@ def _is_sparse_x(key: str, value: Any) -> bool:
     return key == "x" and known and value.dim() == 2 and value.is_floating_point()
 
 
-def _inline(store: Any) -> list[str]:
-    """The edge attributes that become inline columns: those of the fitting shape and dtype."""
-    kinds = {"edge_weight": torch.float32, "edge_time": torch.int64}
-    return [
-        key
-        for key, dtype in kinds.items()
-        if isinstance(value := store.get(key), torch.Tensor)
-        and value.dtype == dtype
-        and value.dim() == 1
-        and value.size(0) == store.edge_index.size(1)
-    ]
+def _inline(store: Any) -> dict[str, str]:
+    """The edge attributes that become inline columns, by their name in `EdgeChunk`: those of the
+    fitting shape and dtype."""
+    wanted = {
+        "weights": ("edge_weight", (torch.float32,)),
+        "times": (time_name(store.keys()), _WHOLE),
+    }
+    return {
+        column: key for column, (key, dtypes) in wanted.items() if _is_column(store, key, dtypes)
+    }
+
+
+def _is_column(store: Any, key: str, dtypes: tuple[Any, ...]) -> bool:
+    value = store.get(key)
+    plain = isinstance(value, torch.Tensor) and value.layout == torch.strided and value.dim() == 1
+    return plain and value.dtype in dtypes and bool(store.is_edge_attr(key))
 
 
 def _edge_plan(
@@ -180,12 +190,16 @@ def _edge_plan(
 ) -> EdgePlan:
     index = _edge_index(store, where)
     total = int(index.size(1))
-    inline = {key: store[key] for key in _inline(store)}
+    inline = {column: store[key] for column, key in _inline(store).items()}
 
-    def column(key: str, span: slice) -> Array | None:
-        if key not in inline:
-            return None
-        return np.asarray(inline[key][span].detach().cpu().contiguous().numpy())
+    def columns(span: slice) -> dict[str, Array]:
+        found = {
+            column: value[span].detach().cpu().contiguous().numpy()
+            for column, value in inline.items()
+        }
+        if "times" in found:
+            found["times"] = found["times"].astype(np.int64, copy=False)
+        return found
 
     def chunks() -> Iterator[EdgeChunk]:
         name = f"{where}.edge_index"
@@ -194,8 +208,7 @@ def _edge_plan(
             yield EdgeChunk(
                 node_ids(left, name, span.start, num_sources),
                 node_ids(right, name, span.start, num_destinations),
-                times=column("edge_time", span),
-                weights=column("edge_weight", span),
+                **columns(span),
             )
 
     return EdgePlan(
@@ -203,8 +216,8 @@ def _edge_plan(
         chunks=chunks,
         num_edges=total,
         has_edge_ids=True,
-        has_time="edge_time" in inline,
-        has_weight="edge_weight" in inline,
+        has_time="times" in inline,
+        has_weight="weights" in inline,
     )
 
 

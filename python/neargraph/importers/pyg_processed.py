@@ -17,13 +17,14 @@ from neargraph._optional import torch_for
 
 from .arrays import drop_pages
 from .blocks import block_edges, block_fact, by_graph, graph_ids, graph_labels
-from .check import fail
+from .check import fail, to_i64
 from .chunks import spans
 from .graphbolt import any_tensor
 from .memory import hold
 from .notes import Note, left_out
 from .npz import split_tensors
 from .plan import Array, EdgeChunk, EdgePlan, GraphPlan, NodePlan, TensorPlan
+from .pyg_times import time_name, time_notes
 from .torch_file import BrainFloats, TorchClass, TorchObject, contents, load_torch
 
 _AGAIN = "process the data set again with PyG"
@@ -239,6 +240,7 @@ def _plan_many(file: Path, attributes: Attributes, slices: Attributes) -> GraphP
     edge = EdgePlan(num_edges=num_edges)
     inline: dict[str, Array] = {}
     masks: dict[str, Array] = {}
+    time = time_name(attributes)
     for key, value in attributes.items():
         if key in ("edge_index", "num_nodes", "_num_nodes"):
             continue
@@ -255,10 +257,11 @@ def _plan_many(file: Path, attributes: Attributes, slices: Attributes) -> GraphP
         pointers = many.of(key, rows)
         if key in _MASKS and value.dtype == bool and np.array_equal(pointers, many.node_ptr):
             masks[key] = value
-        elif key == "edge_weight" and _is_column(value, np.float32, many.edge_ptr, pointers):
+        elif key == "edge_weight" and _is_column(many, (key, value, pointers), np.float32):
             inline["weights"], edge.has_weight = value, True
-        elif key == "edge_time" and _is_column(value, np.int64, many.edge_ptr, pointers):
+        elif key == time and _is_column(many, (key, value, pointers), np.integer):
             inline["times"], edge.has_time = value, True
+            notes += time_notes(key, num_edges, str(file))
         else:
             _add_attribute(many, node, edge, (key, value, pointers), notes)
     given = [masks.get(key) for key in _MASKS]
@@ -270,9 +273,12 @@ def _plan_many(file: Path, attributes: Attributes, slices: Attributes) -> GraphP
     return GraphPlan(str(file), "PyG processed, graphs", [node], [edge], notes, facts)
 
 
-def _is_column(value: Any, kind: Any, edge_ptr: Array, pointers: Array) -> bool:
-    plain = isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype == kind
-    return plain and np.array_equal(pointers, edge_ptr)
+def _is_column(many: _Many, given: tuple[str, Any, Array], kind: Any) -> bool:
+    """Whether an attribute has one number of ``kind`` for each edge, and is not one of nodes."""
+    key, value, pointers = given
+    plain = isinstance(value, np.ndarray) and value.ndim == 1 and np.issubdtype(value.dtype, kind)
+    of_nodes = not key.startswith("edge_") and np.array_equal(pointers, many.node_ptr)
+    return plain and np.array_equal(pointers, many.edge_ptr) and not of_nodes
 
 
 def _add_attribute(
@@ -316,5 +322,7 @@ def _edges(many: _Many, inline: dict[str, Array]) -> Iterator[EdgeChunk]:
         left, right = (np.ascontiguousarray(row[span]) for row in many.index)
         chunk = block_edges(where, span.start, left, right, many.node_ptr, many.edge_ptr)
         columns = {name: np.ascontiguousarray(values[span]) for name, values in inline.items()}
+        if "times" in columns:
+            columns["times"] = to_i64(columns["times"], f"{many.file} [time]", span.start)
         yield EdgeChunk(chunk.sources, chunk.destinations, **columns)
         drop_pages(many.index)

@@ -27,7 +27,7 @@ from .narrow import narrow_x
 from .notes import Note, advised
 from .options import ImportOptions
 from .plan import Array, EdgeChunk, EdgePlan, GraphPlan, NodePlan, TensorPlan, TextColumns
-from .sparse import may_be_sparse, stored_estimate
+from .sparse import disk_estimate, is_upper_bound, may_be_sparse, stored_estimate
 from .split import split_chunks
 
 Progress = Callable[[str, int, int | None], None]
@@ -79,13 +79,15 @@ def estimate_import(
     """What an import would take, before it starts; nothing is left on disk.
 
     Keys: ``edges`` (input rows, guessed for text), ``entries``, ``tensor_bytes``,
-    ``topology_bytes``, ``disk_bytes`` (both), ``temp_bytes``, ``memory_bytes``, ``seconds``. Orders
-    of magnitude, from counts alone.
+    ``topology_bytes``, ``disk_bytes`` (both, in whole pages), ``is_upper_bound`` (some x may turn
+    out to be mostly zeros when it is read, and then takes less), ``temp_bytes``, ``memory_bytes``
+    (the budget, not what the import takes of it), ``seconds``. Orders of magnitude, from counts.
     """
     options = options or ImportOptions()
     _apply(plan, options)
     edges = sum(edge.num_edges or 0 for edge in plan.edges)
     tensors = sum(stored_estimate(tensor, options) for tensor in _all_tensors(plan))
+    on_disk = sum(disk_estimate(tensor, options) for tensor in _all_tensors(plan))
     # Under another name, an estimate needs no store to be free of writers and other imports.
     beside = f"{Path(out)}.estimate"
     with _allowed(plan, options) as allowance:
@@ -104,7 +106,8 @@ def estimate_import(
         "entries": known.pop("entries"),
         "tensor_bytes": tensors,
         "topology_bytes": topology,
-        "disk_bytes": topology + tensors,
+        "disk_bytes": topology + on_disk,
+        "is_upper_bound": any(is_upper_bound(tensor, options) for tensor in _all_tensors(plan)),
         **known,
         "seconds": known["seconds"] + moved / _TENSOR_BYTES_PER_SECOND,
     }
@@ -215,10 +218,10 @@ def _declare_edges(
         edge.source,
         edge.relation,
         edge.destination,
-        undirected=options.undirected,
-        unique=options.unique,
+        undirected=options.undirected or edge.undirected,
+        unique=options.unique or edge.unique,
         self_loops=options.self_loops if same else "keep",
-        reverse=options.reverse,
+        reverse=options.reverse or edge.reverse,
         edge_ids=edge.has_edge_ids or options.edge_ids,
         time=edge.has_time,
         weight=edge.has_weight,
@@ -277,7 +280,7 @@ class _Run:
     def _lacks_room(self) -> bool:
         """Whether the whole store does not fit beside the runs of the sort, which are there."""
         known = json.loads(self._importer.estimate(self._rows))
-        rows = sum(stored_estimate(tensor, self._options) for tensor in _all_tensors(self._plan))
+        rows = sum(disk_estimate(tensor, self._options) for tensor in _all_tensors(self._plan))
         free = shutil.disk_usage(self._folder).free
         return bool(known["temp_bytes"]) and free < _ROOM * (known["disk_bytes"] + rows)
 

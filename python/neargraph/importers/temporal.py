@@ -19,6 +19,8 @@ from .notes import Note
 from .plan import Array, EdgeChunk, EdgePlan, GraphPlan, NodePlan, TensorPlan
 
 _MILLION = 1_000_000
+AS_TEXT = "use the format text, which takes --columns, --header and --strings"
+"""What reads lines that this format does not."""
 
 
 def labels_beside(path: Path) -> Path | None:
@@ -80,10 +82,11 @@ def _rows(file: Path) -> Iterator[tuple[Array, Array, Array]]:
             fail(
                 f"{file}:{number}",
                 f"{line[:60]!r} is not source, target, time",
-                "make every line two node ids and one time",
+                f"make every line two node ids and one time, or {AS_TEXT}",
             )
-        if not abs(times[-1]) <= 2**53:
-            fail(f"{file}:{number}", f"time {time} cannot be stored exactly", "check the file")
+        if not abs(times[-1]) < 2**53:
+            what = f"time {time} is not below 2^53, and lines of this format hold floats"
+            fail(f"{file}:{number}", what, f"if times are whole numbers, {AS_TEXT}")
         if len(times) >= CHUNK_EDGES:
             yield _columns(ids, times, str(file), first)
             ids, times, first = array("q"), array("d"), number + 1

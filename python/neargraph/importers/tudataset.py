@@ -15,7 +15,7 @@ from .blocks import block_fact, graph_ids, graph_labels
 from .check import fail, need_file, node_ids, part_beside, same_rows
 from .lines import number_table, pair_tables, text_lines
 from .memory import hold
-from .notes import unused_files
+from .notes import shown, unused_files
 from .plan import Array, EdgeChunk, EdgePlan, GraphPlan, NodePlan, TensorPlan
 
 # Optional parts, in the order of their tensors.
@@ -51,7 +51,9 @@ def plan_tudataset(path: Path | str) -> GraphPlan:
         fail(folder, "no such folder", "check the path")
     name = tu_name(folder) if folder.is_dir() else None
     if name is None:
-        fail(folder, "not a TUDataset folder", "it must hold exactly one NAME_A.txt")
+        sets = sorted(f.parent.name for f in folder.glob("*/*_A.txt*")) if folder.is_dir() else []
+        todo = f"give one of {shown(sets)}" if sets else "it must hold exactly one NAME_A.txt"
+        fail(folder, "not a TUDataset folder", todo)
     found = _part(folder, name, "graph_indicator")
     indicator = need_file(found or folder / f"{name}_graph_indicator.txt")
     graph_of = number_table(indicator, None, np.int64) - 1

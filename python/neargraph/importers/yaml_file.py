@@ -1,7 +1,8 @@
 """YAML files that describe data sets: read as plain data, in bounded memory.
 
 Invariant: only mappings, lists, text, numbers and truth values come out. A file larger than 1 MiB,
-or with aliases (which make endless documents of short ones), is refused.
+with aliases (which make endless documents of short ones), or with lists in lists beyond what
+describes a data set (whose parsing takes time by the square of the depth), is refused.
 """
 
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from neargraph.exceptions import MissingDependency
 from .check import fail, need_file
 
 _BYTES_MAX = 1 << 20
+_DEPTH_MAX = 64
 
 
 @contextmanager
@@ -43,8 +45,14 @@ def load_yaml(path: Path | str) -> dict[str, Any]:
         fail(file, "larger than 1 MiB", "it should describe the data, not hold it")
     try:
         text = file.read_bytes().decode("utf-8")
-        if any(isinstance(token, yaml.AliasToken) for token in yaml.scan(text)):
-            fail(file, "has aliases (*name)", "write what they stand for")
+        depth = 0
+        for token in yaml.scan(text):
+            if isinstance(token, yaml.AliasToken):
+                fail(file, "has aliases (*name)", "write what they stand for")
+            kind = type(token).__name__
+            depth += kind.endswith("StartToken") - kind.endswith("EndToken")
+            if depth > _DEPTH_MAX:
+                fail(file, f"not a valid YAML file (more than {_DEPTH_MAX} levels)", "correct it")
         found = yaml.safe_load(text)
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         fail(file, f"not a valid YAML file ({' '.join(str(error).split())[:200]})", "correct it")

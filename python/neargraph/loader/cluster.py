@@ -28,6 +28,13 @@ from neargraph.loader.sampling import LoaderOptions, SamplingLoader
 from neargraph.loader.whole import WholeCollator, check_parts, refuse_pad
 
 _PREFETCH = 1
+# The values of arguments of looking ahead, and of replaying, that ask for nothing.
+_PLAIN = {
+    "window": (None,),
+    "two_phase": (None,),
+    "temporary_writes": ("auto",),
+    "compiled": (False, "auto"),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +93,9 @@ class ClusterLoader(SamplingLoader):
     e] with all edges between its nodes, ``n_id`` [n], edge tensors, weights, times and ``e_id`` [e]
     where the store has them, and ``batch_size`` (all n nodes).
 
+    PyG's ``ClusterLoader(ClusterData(data, 1500), batch_size=20)`` is ``ClusterLoader(store, 1500,
+    batch_size=20)`` here.
+
     Args:
         data: The open store, or a snapshot, with one node type and one edge type.
         num_parts: Clusters.
@@ -126,9 +136,15 @@ class ClusterLoader(SamplingLoader):
         prefetch: int = _PREFETCH,
         **options: Any,
     ) -> None:
-        # A row is wanted once an epoch, so there is nothing to look ahead for.
         refuse_pad(options)
-        options = {"reading": "direct", "prefetch": prefetch, **options, "pad": False}
+        # A row is wanted once an epoch, so nothing looks ahead unless an argument asks for it.
+        asked = any(options.get(name, plain[0]) not in plain for name, plain in _PLAIN.items())
+        options = {
+            "reading": "auto" if asked else "direct",
+            "prefetch": prefetch,
+            **options,
+            "pad": False,
+        }
         options |= {"batch_size": batch_size, "shuffle": shuffle, "drop_last": drop_last}
         if options.get("num_workers"):
             options.pop("prefetch")

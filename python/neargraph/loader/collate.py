@@ -16,6 +16,7 @@ from torch_geometric.data import Data, HeteroData
 from neargraph.dtypes import SparseRows
 from neargraph.exceptions import UnsupportedArgument
 from neargraph.loader.minibatch import MiniBatch
+from neargraph.loader.shape import EDGE_TIME, PYG_TIME
 from neargraph.schema import EdgeType, NodeType, Schema
 from neargraph.splits import SPLITS, split_columns
 
@@ -83,6 +84,8 @@ class Collator:
         x_dtype: ``x`` is converted to this dtype where it has another; None leaves it.
         by_hop: Batches tell how many nodes and edges each hop added. Edges that were not drawn
             belong to no hop.
+        time_attr: What sampling calls the times. Those of edges are one tensor under two names
+            where PyG's name of them is given.
     """
 
     def __init__(
@@ -92,11 +95,13 @@ class Collator:
         x_dtype: torch.dtype | None = None,
         *,
         by_hop: bool = True,
+        time_attr: str | None = None,
     ) -> None:
         check_masks(schema, tensors)
         self._schema = schema
         self._x_dtype = x_dtype
         self._by_hop = by_hop
+        self._names_of_time = [EDGE_TIME, PYG_TIME] if time_attr == PYG_TIME else [EDGE_TIME]
         self._hetero = not schema.is_homogeneous
         carried = set(tensors)
         self._node_columns = [
@@ -155,10 +160,13 @@ class Collator:
     def _edges(self, batch: MiniBatch, owner: EdgeType, out: Any) -> None:
         triple = owner.triple
         out.edge_index = torch.from_numpy(batch.edge_index(triple))
-        inline = {"edge_time": batch.times(triple), "edge_weight": batch.weights(triple)}
-        for name, column in inline.items():
-            if column is not None:
-                out[name] = torch.from_numpy(column)
+        times, weights = batch.times(triple), batch.weights(triple)
+        if times is not None:
+            tensor = torch.from_numpy(times)
+            for name in self._names_of_time:
+                out[name] = tensor
+        if weights is not None:
+            out.edge_weight = torch.from_numpy(weights)
         for meta in self._edge_columns[owner.index]:
             out[meta.name] = as_tensor(batch.edge_features(meta.name, triple))
         edge_ids = batch.edge_ids(triple)

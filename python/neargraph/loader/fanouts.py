@@ -1,7 +1,8 @@
 """Fanouts as users write them, checked and laid out one list per edge type.
 
 PyG's spellings are taken: a list for all edge types, a dictionary by edge type (triples, pairs or
-``"a__to__b"``), or a `torch_geometric.sampler.NumNeighbors`. -1 means all neighbours.
+``"a__to__b"``), or a `torch_geometric.sampler.NumNeighbors`. -1 means all neighbours. A reverse
+that the store keeps as an index has no neighbours unless a dictionary names it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,7 +37,7 @@ def resolve_fanouts(schema: Schema, fanouts: Any) -> list[list[int]]:
             named = schema.edge_type(_plain(key))
             if named.index in given:
                 raise ValueError(f"fanouts name edge type {named.triple!r} twice")
-            given[named.index] = list(hops)
+            given[named.index] = _hops(hops)
         lists = {}
         for edge_type in schema.edge_types:
             chosen = given.pop(edge_type.index, default)
@@ -45,7 +46,7 @@ def resolve_fanouts(schema: Schema, fanouts: Any) -> list[list[int]]:
                     f"fanouts miss edge type {edge_type.triple!r}; give it a list, "
                     "of zeros to leave it out"
                 )
-            lists[edge_type.index] = list(chosen)
+            lists[edge_type.index] = _hops(chosen)
         lists |= given
     elif isinstance(values, Sequence) and not isinstance(values, str):
         lists = {edge_type.index: list(values) for edge_type in schema.edge_types}
@@ -66,7 +67,20 @@ def _plain(key: Any) -> Any:
     return key.to_tuple() if hasattr(key, "to_tuple") else key
 
 
+def _hops(given: Any) -> list[Any]:
+    try:
+        return list(given)
+    except TypeError:
+        raise ValueError(
+            f"fanouts of an edge type are a list with one for each hop, got {given!r}"
+        ) from None
+
+
 def _fanout(value: Any) -> int:
-    if isinstance(value, bool) or int(value) != value or not -1 <= value <= _FANOUT_MAX:
+    try:
+        whole = None if isinstance(value, bool) else int(value)
+    except (TypeError, ValueError, OverflowError):
+        whole = None
+    if whole is None or whole != value or not -1 <= whole <= _FANOUT_MAX:
         raise ValueError(f"a fanout is -1 (all) or a count up to {_FANOUT_MAX}, got {value!r}")
-    return int(value)
+    return whole

@@ -1,5 +1,6 @@
 """PyG's HGTLoader over a store on disk (Hu et al., WWW 2020, algorithms 1 and 2)."""
 
+from collections.abc import Callable
 from typing import Any
 
 from neargraph._optional import torch_for
@@ -28,9 +29,13 @@ class HGTLoader(SamplingLoader):
         data: The open store, or a snapshot.
         num_samples: Nodes of each layer: a list for all node types, or a dictionary by type.
         input_nodes: The seeds: a node type, or (node type, ids, a mask or the name of a split).
+        is_sorted: As of `NeighborLoader`, and so are the next three: PyG's, in its order.
+        transform: Called with each batch.
+        transform_sampler_output: Refused; use `transform`.
+        filter_per_worker: Changes nothing, but for False with `num_workers`.
         input_id: What ``batch.input_id`` says of each seed, int64.
-        **options: As of `NeighborLoader`: `batch_size`, `shuffle`, `seed`, `attrs`, `transform`,
-            `reading`, `rank`, `num_workers`, `device` and the others.
+        **options: As of `NeighborLoader`: `batch_size`, `shuffle`, `seed`, `attrs`, `reading`,
+            `rank`, `num_workers`, `device` and the others.
 
     Raises:
         UnsupportedArgument: The store has one node type alone.
@@ -45,10 +50,16 @@ class HGTLoader(SamplingLoader):
         data: Reader,
         num_samples: Any,
         input_nodes: Any,
+        is_sorted: bool = False,
+        transform: Callable[[Any], Any] | None = None,
+        transform_sampler_output: Any = None,
+        filter_per_worker: bool | None = None,
         *,
         input_id: Any = None,
         **options: Any,
     ) -> None:
+        options |= {"transform": transform, "transform_sampler_output": transform_sampler_output}
+        options |= {"is_sorted": is_sorted, "filter_per_worker": filter_per_worker}
         given = LoaderOptions.take(type(self).__name__, options)
         super().__init__(data, given)
         snapshot = data.snapshot()

@@ -5,6 +5,7 @@ of them in memory. Negative links are drawn and looked up in the core. The invar
 depends on the arguments alone, and a negative link is no edge of the store.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,8 +80,9 @@ class LinkCollator(Collator):
         labels: torch.Tensor | None,
         negatives: tuple[str, float] | None,
         by_hop: bool,
+        time_attr: str | None = None,
     ) -> None:
-        super().__init__(schema, tensors, x_dtype, by_hop=by_hop)
+        super().__init__(schema, tensors, x_dtype, by_hop=by_hop, time_attr=time_attr)
         self._links, self._labels = links, labels
         self._mode = None if negatives is None else negatives[0]
 
@@ -128,11 +130,16 @@ class LinkNeighborLoader(SamplingLoader):
     local ids of the ends of the links and of the negative ones behind them, and ``edge_label`` [l]
     (0 for negative ones) where there are labels or negative links; with ``"triplet"`` instead
     ``src_index`` [s], ``dst_pos_index`` [s] and ``dst_neg_index`` [s] or [s, amount]. ``input_id``
-    [s] is the place of each link.
+    [s] is the place of each link. With ``time_attr`` there is ``edge_label_time`` [l], the time as
+    of which each link is scored and its neighbours are sampled (a negative link has that of the
+    link it was drawn for); with ``"triplet"`` it is ``seed_time`` [s] of both node types instead.
+
+    The arguments up to `directed` are those of PyG, in its order.
 
     Args:
         data: The open store, or a snapshot.
-        num_neighbors: Neighbours per node and hop, as a list or by edge type; -1 takes all.
+        num_neighbors: Neighbours per node and hop, as a list or by edge type; -1 takes all. A list
+            draws nothing from a reverse that the store keeps; see `NeighborLoader`.
         edge_label_index: The links, int64 [2, n]; an edge type, for all of its edges; or (edge
             type, either of these). None is all edges, where there is one edge type. Edges are
             counted in the order of neighbour lists: by destination, then by position.
@@ -146,8 +153,7 @@ class LinkNeighborLoader(SamplingLoader):
             edges: none that is not later than the link), nor a node with itself.
         neg_sampling_ratio: PyG's older word for ``{"mode": "binary", "amount": ratio}``.
         **options: As of `NeighborLoader`: `batch_size` (links of a batch), `shuffle`, `seed`,
-            `replace`, `disjoint`, `time_attr`, `temporal_strategy`, `subgraph_type`, `method`,
-            `attrs`, `reading`, `rank`, and the others.
+            `attrs`, `reading`, `rank` and the others. All other arguments are as there, too.
 
     Raises:
         UnsupportedArgument: An argument asks for something that is not built; says what to do.
@@ -159,7 +165,8 @@ class LinkNeighborLoader(SamplingLoader):
         NodeOutOfRange: A link has an end that is not in the store.
 
     Example:
-        >>> loader = ng.LinkNeighborLoader(store, [20, 10], ("user", "buys", "item"),
+        >>> fanouts = {"buys": [20, 10], "rev_buys": [20, 10]}
+        >>> loader = ng.LinkNeighborLoader(store, fanouts, ("user", "buys", "item"),
         ...                                batch_size=512, neg_sampling="triplet", shuffle=True)
         >>> for batch in loader:
         ...     users = batch["user"].src_index
@@ -172,41 +179,41 @@ class LinkNeighborLoader(SamplingLoader):
         edge_label_index: Any = None,
         edge_label: Any = None,
         edge_label_time: Any = None,
-        *,
+        replace: bool = False,
+        subgraph_type: Any = "directional",
+        disjoint: bool = False,
+        temporal_strategy: str = "uniform",
         neg_sampling: Any = None,
         neg_sampling_ratio: float | None = None,
-        input_id: Any = None,
-        replace: bool = False,
-        method: str = "uniform",
-        weight_attr: str | None = None,
-        dependent_batches: int = 1,
-        disjoint: bool = False,
         time_attr: str | None = None,
-        temporal_strategy: str = "uniform",
-        subgraph_type: Any = "directional",
+        weight_attr: str | None = None,
+        transform: Callable[[Any], Any] | None = None,
+        transform_sampler_output: Any = None,
+        is_sorted: bool = False,
+        filter_per_worker: bool | None = None,
+        neighbor_sampler: Any = None,
         directed: bool = True,
+        *,
+        input_id: Any = None,
+        method: str = "uniform",
+        dependent_batches: int = 1,
         **options: Any,
     ) -> None:
+        options |= {"transform": transform, "transform_sampler_output": transform_sampler_output}
+        options |= {"is_sorted": is_sorted, "filter_per_worker": filter_per_worker}
+        options |= {"neighbor_sampler": neighbor_sampler}
         given = LoaderOptions.take(type(self).__name__, options)
         super().__init__(data, given)
         self._negatives = resolve_negatives(neg_sampling, neg_sampling_ratio)
         snapshot = data.snapshot()
         edge_type, ends = resolve_links(snapshot.schema, edge_label_index)
-        rows, x_cast = given.rows(snapshot.schema)
-        sampler = LinkSampler(
-            snapshot,
-            num_neighbors,
-            links=(edge_type.index, self._negatives, ends is None),
-            seed=given.seed,
-            replace=replace,
-            method=method_by_attr(method, weight_attr),
-            dependent_batches=dependent_batches,
-            disjoint=disjoint,
-            time_attr=time_attr,
-            temporal_strategy=temporal_strategy,
-            subgraph_type=subgraph_type if directed else "induced",
-            **rows,
-        )
+        how, x_cast = given.rows(snapshot.schema)
+        how |= {"disjoint": disjoint, "time_attr": time_attr, "replace": replace}
+        how |= {"subgraph_type": subgraph_type if directed else "induced"}
+        how |= {"method": method_by_attr(method, weight_attr)}
+        how |= {"dependent_batches": dependent_batches, "temporal_strategy": temporal_strategy}
+        joined = (edge_type.index, self._negatives, ends is None)
+        sampler = LinkSampler(snapshot, num_neighbors, links=joined, seed=given.seed, **how)
         _check_own_edges(sampler, edge_type)
         count = sampler.num_edges if ends is None else ends.shape[1]
         links = InputLinks(
@@ -227,6 +234,7 @@ class LinkNeighborLoader(SamplingLoader):
             labels=resolve_labels(edge_label, count, self._negatives),
             negatives=self._negatives,
             by_hop=sampler.shape.subgraph == "directional",
+            time_attr=time_attr,
         )
         self._start(sampler, links, collator, given)
 

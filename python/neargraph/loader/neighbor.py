@@ -30,36 +30,48 @@ class NeighborLoader(SamplingLoader):
     Each batch has ``x``, ``y`` and all other node tensors [n, ...], ``edge_index`` [2, e], edge
     tensors [e, ...], ``n_id`` [n], ``e_id`` [e] where the store keeps edge ids, ``input_id`` [s],
     ``batch_size``, ``num_sampled_nodes`` and ``num_sampled_edges`` per hop, and the masks. The
-    first ``batch_size`` nodes are the seeds.
+    first ``batch_size`` nodes are the seeds. The weight and the time of edges are ``edge_weight``
+    [e] and ``edge_time`` [e]; with ``time_attr="time"`` the time is ``time`` as well.
+
+    The arguments up to `directed` are those of PyG, in its order.
 
     Args:
         data: The open store, or a snapshot. The loader stays at the commit that is the newest when
             it is made; writers go on.
-        num_neighbors: Neighbours per node and hop, as a list or by edge type; -1 takes all.
+        num_neighbors: Neighbours per node and hop, as a list or by edge type; -1 takes all. A list
+            is for the edge types of the graph, and draws nothing from a reverse that the store
+            keeps (``--reverse``); a dictionary that names ``rev_...`` does, beside all others.
         input_nodes: ``"train"`` / ``"val"`` / ``"test"``, ids [n], a boolean mask [num_nodes],
             None for all nodes, a node type, or (node type, any of these).
         input_time: The time of each seed, int64 [number of seeds]; None takes the times of the
             seeds, where `time_attr` names times of nodes.
-        input_id: What ``batch.input_id`` says of each seed, int64 [number of seeds]; None gives
-            the node id for masks and splits, and else the place in `input_nodes`.
-        disjoint: Give each seed a subgraph of its own: ``batch.batch`` [n] says which. A node that
-            two seeds reach is there twice.
-        time_attr: Sample nothing that is later than its seed (``batch.seed_time``): the name of an
-            int64 node tensor, or ``"edge_time"`` for the times of edges. Implies `disjoint`.
-        temporal_strategy: With `time_attr`, draw ``"uniform"`` among the neighbours that are not
-            later, or take the ``"last"`` ones.
+        replace: Draw neighbours with replacement.
         subgraph_type: ``"directional"`` gives the edges that were drawn, ``"bidirectional"`` each
             of them in both directions, ``"induced"`` all edges between the nodes; the last two
             without counts per hop of edges, as in PyG.
+        disjoint: Give each seed a subgraph of its own: ``batch.batch`` [n] says which. A node that
+            two seeds reach is there twice.
+        temporal_strategy: With `time_attr`, draw ``"uniform"`` among the neighbours that are not
+            later, or take the ``"last"`` ones.
+        time_attr: Sample nothing that is later than its seed (``batch.seed_time``): the name of an
+            int64 node tensor, or ``"edge_time"`` or ``"time"`` for the times of edges. Implies
+            `disjoint`.
+        weight_attr: PyG's word for ``method="weighted"``: ``"edge_weight"``, the weight that the
+            store keeps with each edge.
+        transform: Called with each batch.
+        transform_sampler_output: Refused; use `transform`.
+        is_sorted: Changes nothing, as lists are sorted in the store.
+        filter_per_worker: Changes nothing, but for False with `num_workers`, which is refused: each
+            process reads the rows of its batches.
+        neighbor_sampler: Refused; PyG's `NeighborLoader` takes the sampler of a store.
         directed: PyG's older word: False asks for ``subgraph_type="induced"``.
+        input_id: What ``batch.input_id`` says of each seed, int64 [number of seeds]; None gives
+            the node id for masks and splits, and else the place in `input_nodes`.
         batch_size: Seeds of a global batch; each of `world_size` ranks gets its equal part.
         shuffle: Permute the seeds anew in every epoch, keyed by `seed`.
         seed: Seed of the order and of all draws.
-        replace: Draw neighbours with replacement.
         method: ``"labor"`` lets nodes choose the same neighbours where they can, so that a batch
             has fewer nodes; ``"weighted"`` draws by the weights of edges; see `NeighborSampler`.
-        weight_attr: PyG's word for ``method="weighted"``: ``"edge_weight"``, the weight that the
-            store keeps with each edge.
         dependent_batches: With ``"labor"``, so many batches in a row choose alike.
         drop_last: Leave a smaller last batch out.
         rank: Place of this process among `world_size`.
@@ -72,7 +84,6 @@ class NeighborLoader(SamplingLoader):
             int8; ``"stored"`` leaves it as it is on disk (int8 as steps of the scales); to a dtype
             such as `torch.float16` rows are converted while they are gathered.
         x_format: ``"sparse"`` gives ``x`` as a sparse CSR tensor where it is stored sparse.
-        transform: Called with each batch.
         prefetch: Batches to work ahead at most, fewer where memory is short; None is 4. Like
             `threads`, `reading`, `window`, `two_phase` and `temporary_writes` it is refused where
             it has no effect.
@@ -125,19 +136,24 @@ class NeighborLoader(SamplingLoader):
         num_neighbors: Any,
         input_nodes: Any = None,
         input_time: Any = None,
+        replace: bool = False,
+        subgraph_type: Any = "directional",
+        disjoint: bool = False,
+        temporal_strategy: str = "uniform",
+        time_attr: str | None = None,
+        weight_attr: str | None = None,
+        transform: Callable[[Any], Any] | None = None,
+        transform_sampler_output: Any = None,
+        is_sorted: bool = False,
+        filter_per_worker: bool | None = None,
+        neighbor_sampler: Any = None,
+        directed: bool = True,
         *,
         input_id: Any = None,
-        disjoint: bool = False,
-        time_attr: str | None = None,
-        temporal_strategy: str = "uniform",
-        subgraph_type: Any = "directional",
-        directed: bool = True,
         batch_size: int = 1,
         shuffle: bool = False,
         seed: int = 0,
-        replace: bool = False,
         method: str = "uniform",
-        weight_attr: str | None = None,
         dependent_batches: int = 1,
         drop_last: bool = False,
         rank: int = 0,
@@ -146,7 +162,6 @@ class NeighborLoader(SamplingLoader):
         attrs: Attrs = None,
         x_dtype: torch.dtype | str | None = None,
         x_format: XFormat = "dense",
-        transform: Callable[[Any], Any] | None = None,
         prefetch: int | None = None,
         threads: int | None = None,
         reading: str = "auto",
@@ -161,30 +176,29 @@ class NeighborLoader(SamplingLoader):
         device: torch.device | str | None = None,
         **kwargs: Any,
     ) -> None:
-        seeds: dict[str, Any] = {"batch_size": batch_size, "shuffle": shuffle, "seed": seed}
-        seeds |= {"drop_last": drop_last, "rank": rank, "world_size": world_size, "pad": pad}
-        rows: dict[str, Any] = {"attrs": attrs, "x_dtype": x_dtype, "x_format": x_format}
-        rows |= {"transform": transform, "check_rows": check_rows, "layout": layout}
-        reads: dict[str, Any] = {"prefetch": prefetch, "threads": threads, "reading": reading}
-        reads |= {"window": window, "two_phase": two_phase, "compiled": compiled}
-        reads |= {"temporary_writes": temporary_writes, "num_workers": num_workers}
-        reads |= {"pin_memory": pin_memory, "device": device}
-        given = {**seeds, **rows, **reads, **kwargs}
-        options = LoaderOptions.take(type(self).__name__, given)
+        kwargs |= {"batch_size": batch_size, "shuffle": shuffle, "seed": seed, "layout": layout}
+        kwargs |= {"rank": rank, "world_size": world_size, "pad": pad, "drop_last": drop_last}
+        kwargs |= {"attrs": attrs, "x_dtype": x_dtype, "x_format": x_format, "threads": threads}
+        kwargs |= {"transform": transform, "check_rows": check_rows, "prefetch": prefetch}
+        kwargs |= {"reading": reading, "window": window, "two_phase": two_phase, "device": device}
+        kwargs |= {"compiled": compiled, "pin_memory": pin_memory, "num_workers": num_workers}
+        kwargs |= {"temporary_writes": temporary_writes, "filter_per_worker": filter_per_worker}
+        kwargs |= {"neighbor_sampler": neighbor_sampler, "is_sorted": is_sorted}
+        kwargs |= {"transform_sampler_output": transform_sampler_output}
+        options = LoaderOptions.take(type(self).__name__, kwargs)
         super().__init__(data, options)
         _check_time(input_time, time_attr)
         snapshot = data.snapshot()
         how, x_cast = options.rows(snapshot.schema)
-        how |= {"disjoint": disjoint, "time_attr": time_attr}
-        how["subgraph_type"] = subgraph_type if directed else "induced"
+        how |= {"time_attr": time_attr, "subgraph_type": subgraph_type if directed else "induced"}
         how |= {"method": method_by_attr(method, weight_attr), "replace": replace}
         how |= {"dependent_batches": dependent_batches, "temporal_strategy": temporal_strategy}
-        sampler = NeighborSampler(snapshot, num_neighbors, seed=seed, **how)
+        sampler = NeighborSampler(snapshot, num_neighbors, seed=seed, disjoint=disjoint, **how)
         inputs = resolve_input_nodes(snapshot, input_nodes)
         inputs = with_given(inputs, times=input_time, input_id=input_id)
         sampler.check_seed_times(inputs)
-        by_hop = sampler.shape.subgraph == "directional"
-        collator = Collator(sampler.schema, sampler.tensors, x_cast, by_hop=by_hop)
+        tells: Any = {"by_hop": sampler.shape.subgraph == "directional", "time_attr": time_attr}
+        collator = Collator(sampler.schema, sampler.tensors, x_cast, **tells)
         self._start(sampler, inputs, collator, options)
 
     def __repr__(self) -> str:

@@ -41,15 +41,15 @@ def metis_parts(store: Reader, num_parts: int, method: str = "metis") -> NDArray
         import pymetis
     except ImportError as error:
         raise MissingDependency(
-            "partition='metis' needs the package pymetis: pip install pymetis; partition='order' "
-            "needs none"
+            "partition='metis' needs the package pymetis: pip install 'neargraph[metis]'; "
+            "partition='order' needs none"
         ) from error
     snapshot = store.snapshot()
     count = snapshot.schema.node_types[0].num_nodes
     if num_parts == 1 or count == 0:
         return np.zeros(count, np.int64)
     starts, others = _both_ways(snapshot, count)
-    _, parts = pymetis.part_graph(num_parts, xadj=starts, adjncy=others)
+    _, parts = pymetis.part_graph(num_parts, pymetis.CSRAdjacency(starts, others))
     return np.asarray(parts, np.int64)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from neargraph import _core
 from neargraph._process import ProcessLocal, closed_in_this_process
+from neargraph.exceptions import UnsupportedArgument
 from neargraph.loader.compiled import epoch_key, find_compiled
 from neargraph.loader.minibatch import MiniBatch
 from neargraph.loader.options import ReadOptions
@@ -33,7 +34,8 @@ class Pipeline:
             somebody else reads from the store; else it ends.
 
     Raises:
-        UnsupportedArgument: The layout has no such way of reading.
+        UnsupportedArgument: The layout has no such way of reading, or such batches are not
+            compiled.
         CompiledMismatch, StoreDamaged: As of `find_compiled`.
     """
 
@@ -47,6 +49,11 @@ class Pipeline:
         goes_on: bool,
     ) -> None:
         options.check_layout(sampler.layout)
+        if options.replays and not sampler.is_compilable:
+            raise UnsupportedArgument(
+                f"compiled={options.compiled!r}: `neargraph compile` serves NeighborLoader alone, "
+                "where all seeds share one subgraph as it was drawn; leave it out"
+            )
         self._sampler = sampler
         self._inputs = inputs
         self._plan = plan

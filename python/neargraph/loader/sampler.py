@@ -39,7 +39,9 @@ class NeighborSampler:
         store: The open store, or a snapshot. The sampler stays at the commit that is the newest
             when it is made.
         fanouts: Neighbours per node and hop, such as ``[15, 10]``; -1 takes all. A dictionary by
-            edge type gives each type its own list.
+            edge type gives each type its own list. A list is for the edge types of the graph: a
+            reverse that the store keeps, such as ``rev_buys``, is drawn from if a dictionary names
+            it beside all others.
         seed: Seed of all draws; equal seeds give equal batches.
         replace: Draw with replacement; not with ``"labor"``.
         method: ``"uniform"``: each node draws its neighbours by itself. ``"weighted"``: in
@@ -86,6 +88,9 @@ class NeighborSampler:
         ...     x, edge_index = batch.features("x"), batch.edge_index()
     """
 
+    _carries_columns = True
+    """Whether batches carry times and weights of edges."""
+
     def __init__(
         self,
         store: Reader,
@@ -121,6 +126,7 @@ class NeighborSampler:
             time_attr=time_attr,
             temporal_strategy=temporal_strategy,
             subgraph_type=subgraph_type,
+            columns=self._carries_columns,
         )
         self.layout = check_layout(layout, method)
         if self.layout == "direct" and not self.shape.is_plain:
@@ -198,6 +204,11 @@ class NeighborSampler:
     def _method(self) -> _core.Method:
         options = {"replace": self.replace, "dependent_batches": self.dependent_batches}
         return core_method(self.method, **options)
+
+    @property
+    def is_compilable(self) -> bool:
+        """Whether epochs of its batches can be compiled."""
+        return self.shape.is_plain
 
     @property
     def core(self) -> _core.Sampler:

@@ -5,7 +5,7 @@ or that the store has nothing for, is refused by name when a loader is made.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from neargraph import _core
@@ -14,7 +14,10 @@ from neargraph.schema import EdgeType, Schema
 
 EDGE_TIME = "edge_time"
 """What batches call the time that neighbour lists carry."""
+PYG_TIME = "time"
+"""PyG's usual name of it, which `time_attr` takes as well."""
 
+_EDGE_TIMES = (EDGE_TIME, PYG_TIME)
 _SUBGRAPHS = ("directional", "bidirectional", "induced")
 _STRATEGIES = ("uniform", "last")
 
@@ -29,12 +32,16 @@ class Shape:
         node_times: By node type, the tensor of its times, where nodes have them; None where edges
             do.
         subgraph: PyG's `subgraph_type`.
+        columns: Batches carry times and weights of edges, or edges are chosen by their times. Else
+            two directions of which one alone has them can be joined.
     """
 
     disjoint: bool = False
     times: str | None = None
     node_times: tuple[str | None, ...] | None = None
     subgraph: str = "directional"
+    # It shapes no batch, so fingerprints do not have it.
+    columns: bool = field(default=True, repr=False)
 
     @property
     def is_plain(self) -> bool:
@@ -59,7 +66,9 @@ class Shape:
         both = induced = None
         count = 1 + max((t.index for t in (*schema.edge_types, *schema.reverse_types)), default=-1)
         if self.subgraph == "bidirectional":
-            turned = {t.index: turned_round(schema, t).index for t in schema.edge_types}
+            turned = {
+                t.index: turned_round(schema, t, self.columns).index for t in schema.edge_types
+            }
             both = [turned.get(index) for index in range(count)]
         if self.subgraph == "induced":
             wanted = {t.index for t in schema.edge_types}
@@ -82,8 +91,9 @@ def resolve_shape(
     time_attr: str | None = None,
     temporal_strategy: str = "uniform",
     subgraph_type: Any = "directional",
+    columns: bool = True,
 ) -> Shape:
-    """What PyG's arguments ask for.
+    """What PyG's arguments ask for; `columns` says whether batches carry times and weights.
 
     Raises:
         NameNotFound: Nothing in the store has times of that name.
@@ -99,7 +109,8 @@ def resolve_shape(
                 f"temporal_strategy={temporal_strategy!r} has no effect without time_attr; name "
                 "the attribute that holds the times, or leave it out"
             )
-        return Shape(disjoint=disjoint, subgraph=subgraph)
+        columns = columns or subgraph != "bidirectional"
+        return Shape(disjoint=disjoint, subgraph=subgraph, columns=columns)
     # As in PyG, sampling by time keeps the subgraphs of seeds apart.
     node_times = _node_times(schema, time_attr)
     return Shape(disjoint=True, times=temporal_strategy, node_times=node_times, subgraph=subgraph)
@@ -123,24 +134,32 @@ def _node_times(schema: Schema, name: str) -> tuple[str | None, ...] | None:
                 f"time_attr={name!r}: times are one int64 for each node, and this tensor has "
                 f"dtype {wrong[0].dtype} and rows of shape {list(wrong[0].shape)}"
             )
-        if timed and name in (EDGE_TIME, "time"):
+        if timed and name in _EDGE_TIMES:
             raise UnsupportedArgument(
                 f"time_attr={name!r} is the name of a node tensor, and edge types "
                 f"{[t.triple for t in timed]} have times, too; store the times of the nodes under "
                 "another name"
             )
         return tuple(None if t is None else name for t in found)
-    if name in (EDGE_TIME, "time") and timed:
+    of_nodes = sorted({t.name for owner in schema.node_types for t in owner.tensors})
+    of_edges = sorted({t.name for owner in schema.edge_types for t in owner.tensors})
+    if name in _EDGE_TIMES and timed and name in of_edges:
+        raise UnsupportedArgument(
+            f"time_attr={name!r} is the name of an edge tensor, which edges are not sampled by, "
+            f"and edge types {[t.triple for t in timed]} have a time beside it; to sample by that "
+            f"give time_attr={EDGE_TIME if name == PYG_TIME else PYG_TIME!r}"
+        )
+    if name in _EDGE_TIMES and timed:
         return None
-    tensors = sorted({t.name for owner in schema.node_types for t in owner.tensors})
     kept = f"; edge types with times: {[t.triple for t in timed]}" if timed else ""
     raise NameNotFound(
-        f"time_attr={name!r} is neither a node tensor nor the time of edges (import edges with "
-        f"their times to sample by {EDGE_TIME!r}); node tensors: {tensors}{kept}"
+        f"time_attr={name!r} is neither a node tensor nor the time of edges (node tensors: "
+        f"{of_nodes}; edge tensors: {of_edges}{kept}). Edges have a time if they are imported with "
+        "one: from PyG data the attribute edge_time or time, one whole number for each edge"
     )
 
 
-def turned_round(schema: Schema, edge_type: EdgeType) -> EdgeType:
+def turned_round(schema: Schema, edge_type: EdgeType, columns: bool = True) -> EdgeType:
     """The edge type that the edges of `edge_type` belong to in the other direction.
 
     That is ``rev_`` of its relation where there is one, the type itself where it joins a node type
@@ -148,13 +167,16 @@ def turned_round(schema: Schema, edge_type: EdgeType) -> EdgeType:
     it is the other direction of a third type.
 
     Raises:
-        UnsupportedArgument: There is none, or edges have times or weights in one direction alone.
+        UnsupportedArgument: There is none; or `columns` matter, and edges have times or weights in
+            one direction alone.
     """
     found = reverse_by_name(schema, edge_type)
     if found is None:
         found = edge_type if edge_type.source == edge_type.destination else None
     if found is None:
         found = _only_other_way(schema, edge_type)
+    if not columns:
+        return found
     for what, one, other in (
         ("times", edge_type.has_time, found.has_time),
         ("weights", edge_type.has_weight, found.has_weight),

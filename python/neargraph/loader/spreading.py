@@ -42,6 +42,11 @@ class LinkSampler(NeighborSampler):
         return self._made_links
 
     @property
+    def is_compilable(self) -> bool:
+        """Never: epochs are compiled of hops around nodes."""
+        return False
+
+    @property
     def num_edges(self) -> int:
         """How many edges there are, where links are given by number."""
         links = self._links()

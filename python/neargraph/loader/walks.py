@@ -67,22 +67,36 @@ class RandomWalkSampler:
         self._sampler = SpreadSampler(self.snapshot, seed=seed, attrs=(), induced=False)
 
     def sample(self, ids: Any, *, stream: int = 0) -> NDArray[np.int64]:
-        """Walks from `ids`, [n, walk_length + 1]; a repeated id has another walk at each place.
+        """Walks from `ids`: row i begins at the i-th of them.
 
-        A walk along one edge type stays at a node without in-neighbours; along several it ends
-        there, and the rest of its row is -1.
+        A repeated id has another walk at each place. A walk along one edge type stays at a node
+        without in-neighbours; along several it ends there, and the rest of its row is -1.
 
         Args:
-            ids: Where walks begin, as of `NeighborLoader`'s ``input_nodes``.
+            ids: Where walks begin, as of `NeighborLoader`'s ``input_nodes``. Plain ids, a mask and
+                None are nodes of the type at which the path begins: the destination of its first
+                edge type.
             stream: Another one has other walks.
+
+        Returns:
+            Node ids, int64 [n, walk_length + 1]. Column 0 has the starts; column k has nodes of the
+            source type of the k-th step, in the ids of that type.
 
         Raises:
             NodeOutOfRange: An id is out of range.
+            UnsupportedArgument: Nodes of another type than that at which the path begins.
             ValueError: `stream` is not in 0 ... 2^64 - 1.
             BudgetTooSmall: The walks do not fit the memory budget.
+
+        Example:
+            >>> shop = ng.RandomWalkSampler(store, 4, path=["buys", "rev_buys"])
+            >>> shop.sample([0, 1]).shape  # item, user, item, user, item
+            (2, 5)
         """
         check_count("stream", stream, 0, 2**64 - 1)
-        inputs = resolve_input_nodes(self.snapshot, ids)
+        is_pair = isinstance(ids, tuple) and len(ids) == 2 and isinstance(ids[0], str)
+        given = ids if is_pair or isinstance(ids, str) else (self._start, ids)
+        inputs = resolve_input_nodes(self.snapshot, given)
         if inputs.node_type.name != self._start:
             raise UnsupportedArgument(
                 f"walks begin at nodes of type {self._start!r}, got {inputs.node_type.name!r}"

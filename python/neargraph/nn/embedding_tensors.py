@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neargraph.exceptions import BudgetTooSmall, StateMismatch, UnsupportedArgument
-from neargraph.schema import NodeType
+from neargraph.schema import NodeType, TensorMeta
 from neargraph.store import Store
 from neargraph.update.batch import Batch
 from neargraph.update.tensor import add_parts
@@ -74,15 +74,21 @@ class EmbeddingTensors:
             "step": f"{name}_{optimizer}_step",
             "undo": f"{name}_{optimizer}_undo",
         }
-        shapes: dict[str, tuple[str, list[int]]] = {"rows": ("f32", [dim])}
+        # The rows come last: where a creation was cut off, rows without the others are not its own.
+        shapes: dict[str, tuple[str, list[int]]] = {"step": ("i64", [3])}
         if slots > 1:
             shapes["state"] = ("f32", [slots - 1, dim])
-        shapes["step"] = ("i64", [3])
         if undo:
             shapes["undo"] = ("f32", [slots, dim])
-        self._has_undo = undo
+        shapes["rows"] = ("f32", [dim])
+        self._has_undo, self._initial = undo, (std, seed)
+        there = {meta.name: meta for meta in owner.tensors}
+        for part, (dtype, shape) in reversed(shapes.items()):
+            if self._names[part] in there:
+                _check_shape(owner, there[self._names[part]], dtype, shape)
         for part, (dtype, shape) in shapes.items():
-            self._make(owner, part, dtype, shape, std, seed)
+            if self._names[part] not in there:
+                self._make(owner, part, dtype, shape, std, seed)
         self.last_step, self.number = self._newest()
         # Each row of each tensor is taken to touch blocks of its own.
         widths = [4 * dim, 4 * dim * (slots - 1), 24, 4 * dim * slots * undo]
@@ -93,14 +99,6 @@ class EmbeddingTensors:
         self, owner: NodeType, part: str, dtype: str, shape: list[int], std: float, seed: int
     ) -> None:
         name = self._names[part]
-        for meta in owner.tensors:
-            if meta.name == name:
-                if (meta.dtype, list(meta.shape), meta.scaled) != (dtype, shape, False):
-                    raise UnsupportedArgument(
-                        f"tensor {name!r} of {owner.name!r} has rows {list(meta.shape)} of "
-                        f"{meta.dtype}, the embedding needs {shape} of {dtype}; choose another name"
-                    )
-                return
         if part == "rows":
             parts: Iterator[NDArray[Any]] = _normal(owner.num_nodes, shape, std, seed)
         elif part == "step":
@@ -108,6 +106,33 @@ class EmbeddingTensors:
         else:
             parts = _zeros(owner.num_nodes, shape)
         add_parts(self._store, owner, name, dtype, shape, owner.num_nodes, parts, None)
+
+    def is_untrained(self) -> bool:
+        """Whether no step ever wrote a row, and all rows are those that ``seed`` gives."""
+        if self.last_step:
+            return False
+        snapshot = self._store.snapshot()
+        owner = snapshot.schema.node_type(self.node_type)
+        dead, first = snapshot.dead_nodes(self.node_type), 0
+        for wanted in _normal(owner.num_nodes, [self._dim], *self._initial):
+            ids = np.arange(first, first + len(wanted), dtype=np.int64)
+            alive = ~np.isin(ids, dead, assume_unique=True)
+            if not np.array_equal(self.rows(ids[alive]), wanted[alive]):
+                return False
+            first += len(wanted)
+        return True
+
+    def begin_anew(self) -> None:
+        """Gives tensors that were never trained a number of their own, as of a new run."""
+        self.number = _new_number()
+        snapshot = self._store.snapshot()
+        dead = snapshot.dead_nodes(self.node_type)
+        ids = np.arange(snapshot.schema.node_type(self.node_type).num_nodes, dtype=np.int64)
+        ids = ids[~np.isin(ids, dead, assume_unique=True)]
+        for part in self._parts(len(ids)):
+            steps = np.tile(np.array([0, 0, self.number]), (len(ids[part]), 1))
+            with self._store.write() as batch:
+                batch.update_features(self.node_type, ids[part], self._names["step"], steps)
 
     # Reading
 
@@ -250,6 +275,14 @@ class EmbeddingTensors:
         return count
 
 
+def _check_shape(owner: NodeType, meta: TensorMeta, dtype: str, shape: list[int]) -> None:
+    if (meta.dtype, list(meta.shape), meta.scaled) != (dtype, shape, False):
+        raise UnsupportedArgument(
+            f"tensor {meta.name!r} of {owner.name!r} has rows {list(meta.shape)} of {meta.dtype}, "
+            f"the embedding needs {shape} of {dtype}; choose another name"
+        )
+
+
 def _normal(count: int, shape: list[int], std: float, seed: int) -> Iterator[NDArray[np.float32]]:
     for chunk, first in enumerate(range(0, count, _INIT_ROWS)):
         # A stream for each chunk, so that a row does not depend on how many there are.
@@ -263,8 +296,12 @@ def _zeros(count: int, shape: list[int]) -> Iterator[NDArray[np.float32]]:
         yield np.zeros((min(_INIT_ROWS, count - first), *shape), np.float32)
 
 
-def _first_steps(count: int) -> Iterator[NDArray[np.int64]]:
+def _new_number() -> int:
     # Not of a seed: two runs with the same settings are two runs.
-    number = 1 + secrets.randbits(62)
+    return 1 + secrets.randbits(62)
+
+
+def _first_steps(count: int) -> Iterator[NDArray[np.int64]]:
+    number = _new_number()
     for first in range(0, count, _INIT_ROWS):
         yield np.tile(np.array([0, 0, number]), (min(_INIT_ROWS, count - first), 1))

@@ -157,7 +157,7 @@ def kind_of(schema: Schema) -> Kind:
 def build(
     name: str,
     schema: Schema,
-    out_channels: int,
+    out_channels: int | None = None,
     *,
     in_channels: int | Mapping[str, int] | None = None,
     **settings: Any,
@@ -167,8 +167,9 @@ def build(
     Args:
         name: A name of `MODELS`.
         schema: That of the store or snapshot; with reverses where the loader samples them.
-        out_channels: Classes, or the width of embeddings. LightGCN and NGCF have a width of their
-            own, which `out_channels` must be; `embedding_width` tells it.
+        out_channels: Classes, or the width of embeddings; None is that of hidden layers. LightGCN
+            and NGCF have a width of their own, which it must be if it is given; `embedding_width`
+            tells it.
         in_channels: Width of the rows that the model is given, by node type where there are
             several. None is that of the tensors ``x``, 0 where a node type has none.
         **settings: What the class takes beside, such as ``hidden_channels`` (64), ``num_layers``
@@ -200,14 +201,14 @@ def build(
     widths = _widths(schema, in_channels)
     facts = {
         "in_channels": _one_width(name, widths) if spec.model is NGCF else widths,
-        "out_channels": out_channels,
+        "out_channels": chosen.get("hidden_channels") if out_channels is None else out_channels,
         "edge_types": triples,
         "relations": triples,
     }
     taken = inspect.signature(spec.model).parameters
     model = spec.model(**{k: v for k, v in facts.items() if k in taken}, **chosen)
     made = embedding_width(model, widths)
-    if made != out_channels:
+    if out_channels is not None and made != out_channels:
         raise UnsupportedArgument(
             f"model {name!r} gives rows of width {made} with these settings, and out_channels is "
             f"{out_channels}; give out_channels={made}"

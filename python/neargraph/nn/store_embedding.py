@@ -106,6 +106,15 @@ class StoreEmbedding:
         # What is in the store now is where a run begins.
         self._step = self._base = self._tensors.last_step
 
+    def is_untrained(self) -> bool:
+        """Whether no step ever changed a row, and all rows are the initial ones of ``seed``, such
+        as those of a run that was killed before its first step."""
+        return self._step == 0 and self._tensors.is_untrained()
+
+    def begin_anew(self) -> None:
+        """Takes over rows of another run that are untrained; its checkpoints are refused then."""
+        self._tensors.begin_anew()
+
     @property
     def steps(self) -> int:
         """Steps of the optimiser so far, those of earlier runs included."""

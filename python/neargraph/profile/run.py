@@ -134,7 +134,7 @@ def profile_run(store: Store, settings: TrainConfig, config: ProfileConfig) -> d
     clock = LayerClock(run.trainer.model, device)
     gpu = Gpu(device) if device is not None and device.type == "cuda" else None
     losses: list[float] = []
-    waited = 0.0
+    num_batches, waited = 0, 0.0
     run.trainer.model.train()
     with Monitor(config.interval, gpu) as monitor:
         start = time.perf_counter()
@@ -146,14 +146,16 @@ def profile_run(store: Store, settings: TrainConfig, config: ProfileConfig) -> d
                 waited += time.perf_counter() - asked
                 if batch is None:
                     break
-                losses.append(run.trainer.step(batch))
+                loss = run.trainer.step(batch)
+                losses += [] if loss is None else [loss]
+                num_batches += 1
                 del batch
         seconds = time.perf_counter() - start
     rest = seconds - waited - sum(clock.seconds.values())
     counters = store.stats()
     return {
         "seconds": seconds,
-        "batches": len(losses),
+        "batches": num_batches,
         "losses": losses,
         "system": monitor.result(),
         "store": {name: int(counters.get(name, 0)) for name in _COUNTERS},

@@ -31,6 +31,12 @@ from neargraph.pyg.outputs import hetero_output, homogeneous_output
 from neargraph.reader import Reader, as_ids
 
 
+class _Structure(NeighborSampler):
+    """Samples of which PyG takes nodes, edges and edge ids alone."""
+
+    _carries_columns = False
+
+
 class Sampler(BaseSampler):  # type: ignore[misc]
     """Uniform neighbour sampling for PyG's own loaders.
 
@@ -67,7 +73,7 @@ class Sampler(BaseSampler):  # type: ignore[misc]
         temporal_strategy: str = "uniform",
         subgraph_type: Any = "directional",
     ) -> None:
-        self._sampler = NeighborSampler(
+        self._sampler = _Structure(
             store,
             num_neighbors,
             seed=seed,

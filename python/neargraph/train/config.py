@@ -43,6 +43,8 @@ _FLOATS = ("lr", "weight_decay", "dropout", "attention_dropout", "schedule_facto
 _FLOATS_TOO = ("embedding_lr", "holdout")
 # Torch and the loaders take it as an unsigned number of 64 bits; types of nodes count up from it.
 _SEED_MAX = 2**63 - 1
+# Beyond, steps would soon overflow single precision, which torch ends with an error of its own.
+_LARGEST = 1e6
 
 # What a run may go on with although the checkpoint was written with something else: the batches,
 # and so the losses, are the same.
@@ -187,14 +189,14 @@ class TrainConfig:
                 raise ValueError(f"{name} is {getattr(self, name)}; use a share from 0 to below 1")
         if self.heads is not None and self.heads < 1:
             raise ValueError(f"heads is {self.heads}; use 1 or more")
-        if self.lr <= 0:
-            raise ValueError(f"lr is {self.lr}; use a rate above 0")
+        for name in ("lr", "embedding_lr"):
+            rate = getattr(self, name)
+            if rate is not None and rate <= 0:
+                raise ValueError(f"{name} is {rate}; use a rate above 0")
         if not 0 < self.schedule_factor < 1:
             raise ValueError(
                 f"schedule_factor is {self.schedule_factor}; use one above 0 and below 1"
             )
-        if self.embedding_lr is not None and self.embedding_lr <= 0:
-            raise ValueError(f"embedding_lr is {self.embedding_lr}; use a rate above 0")
         if self.clip < 0:
             raise ValueError(f"clip is {self.clip}; use a norm above 0, or 0 for none")
         self._check_links()
@@ -202,8 +204,11 @@ class TrainConfig:
     def _check_numbers(self) -> None:
         for name in (*_FLOATS, *_FLOATS_TOO):
             value = getattr(self, name)
-            if not all(map(math.isfinite, value if isinstance(value, tuple) else [value or 0.0])):
+            numbers = value if isinstance(value, tuple) else [value or 0.0]
+            if not all(map(math.isfinite, numbers)):
                 raise ValueError(f"{name} is {value}; use a finite number")
+            if max(numbers) > _LARGEST:
+                raise ValueError(f"{name} is {value}; use a number up to {_LARGEST:g}")
         if self.seed > _SEED_MAX:
             raise ValueError(f"seed is {self.seed}; use one from 0 to {_SEED_MAX}")
 

@@ -23,7 +23,8 @@ def svg(curves: Sequence[Curve], x_label: str, title: str) -> str:
         return ""
     xs = [x for _, places, _ in shown for x in places]
     ys = [y for _, _, values in shown for y in values]
-    x_axis, y_axis = _axis(min(xs), max(xs)), _axis(min(ys), max(ys))
+    # Places are steps or epochs, of which there is no half.
+    x_axis, y_axis = _axis(min(xs), max(xs), least=1), _axis(min(ys), max(ys))
     parts = [
         f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(title)}">',
         *_grid(x_axis, y_axis, x_label),
@@ -44,13 +45,18 @@ def svg(curves: Sequence[Curve], x_label: str, title: str) -> str:
     return "".join([*parts, "</svg>"])
 
 
-def _axis(low: float, high: float) -> list[float]:
-    """Round ticks from below the least to above the largest value."""
+def _axis(low: float, high: float, least: float = 0.0) -> list[float]:
+    """Round ticks from below the least to above the largest value, at least `least` apart.
+
+    >>> _axis(1, 3, least=1)
+    [1, 2, 3]
+    """
     if low == high:
-        low, high = low - (abs(low) or 1) / 2, high + (abs(high) or 1) / 2
+        half = max((abs(low) or 1) / 2, least)
+        low, high = low - half, high + half
     raw = (high - low) / 4
     size = 10.0 ** math.floor(math.log10(raw))
-    step = next(size * m for m in (1, 2, 5, 10) if size * m >= raw)
+    step = max(least, next(size * m for m in (1, 2, 5, 10) if size * m >= raw))
     first, last = math.floor(low / step), math.ceil(high / step)
     return [tick * step for tick in range(first, last + 1)]
 

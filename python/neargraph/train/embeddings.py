@@ -77,7 +77,7 @@ class Embeddings:
         self._config = config
         self._is_typed = not store.schema.is_homogeneous
         owners = [store.schema.node_type(name) for name in without_features(store.schema)]
-        self._check(store, owners, saved)
+        found = self._check(store, owners, saved)
         self._rows = {
             owner.name: StoreEmbedding(
                 store,
@@ -93,25 +93,48 @@ class Embeddings:
             for number, owner in enumerate(owners)
         }
         self._rates = {name: rows.lr for name, rows in self._rows.items()}
+        for owner in found:
+            if not self._rows[owner.name].is_untrained():
+                raise self._not_ours(store.path, owner)
+        for owner in found:
+            self._rows[owner.name].begin_anew()
 
-    def _check(self, store: Store, owners: list[NodeType], saved: dict[str, Any] | None) -> None:
+    def _check(
+        self, store: Store, owners: list[NodeType], saved: dict[str, Any] | None
+    ) -> list[NodeType]:
+        """The node types that a new run finds rows of, which may be left from a start that failed
+        before its first step; refuses rows that are none of those."""
         if saved is not None:
             self._check_there(store.path, owners)
-            return
-        name = self._config.embedding_name
-        for owner in owners:
-            for tensor in owner.tensors:
-                if tensor.name == name or _belongs(tensor.name, name):
-                    raise UnsupportedArgument(
-                        f"{store.path}: {owner.name!r} has a tensor {tensor.name!r}, whose rows "
-                        "this run did not make; give another embedding_name to learn rows, or go "
-                        "on with the run that made them"
-                    )
+            return []
         if store.read_only_because is not None:
             raise UnsupportedArgument(
-                f"{store.path}: embedding writes rows to the store, which is read-only: "
+                f"{store.path}: embedding= writes rows to the store, which is read-only: "
                 f"{store.read_only_because}; train on a copy that can be written to"
             )
+        config, name = self._config, self._config.embedding_name
+        mine = [f"{name}_{config.embedding_optimizer}{part}" for part in ("_step", "_undo")]
+        found = []
+        for owner in owners:
+            widths = {t.name: t.shape[-1:] for t in owner.tensors}
+            parts = [other for other in widths if _belongs(other, name)]
+            is_whole = set(mine) <= set(parts) and widths.get(name) == (config.embedding,)
+            if name in widths and not is_whole:
+                raise self._not_ours(store.path, owner)
+            # Without rows nothing was learned yet; the others have to be as wide as they will be.
+            if any(widths[p] != (config.embedding,) for p in parts if not p.endswith("_step")):
+                raise self._not_ours(store.path, owner)
+            found += [owner] if name in widths else []
+        return found
+
+    def _not_ours(self, path: str, owner: NodeType) -> UnsupportedArgument:
+        name = self._config.embedding_name
+        return UnsupportedArgument(
+            f"{path}: {owner.name!r} has a tensor {name!r}, or what belongs to it, whose rows this "
+            "run did not make; give another embedding_name to learn rows, or go on with the run "
+            "that made them. Rows of a start that failed before its first step are taken over by "
+            "a run of the same embedding=, embedding_optimizer= and seed="
+        )
 
     def _check_there(self, path: str, owners: list[NodeType]) -> None:
         """Refuses a store that lacks what a checkpoint has learned; nothing is made anew."""

@@ -36,6 +36,7 @@ Watch = Callable[[Pass], None]
 EpochEnd = Callable[["Trainer", bool], None]
 """Called after each epoch with the trainer, and whether its validation is the best so far."""
 
+_EMPTY = "had no training seed with a known label: they made no step, and no loss counts them"
 _COUNTERS = ("reads", "read_bytes", "useful_bytes", "rows_served", "rows_cached")
 
 
@@ -73,7 +74,7 @@ class Trainer:
         if not self._parameters and self._embeddings is None:
             raise UnsupportedArgument(
                 f"the model {config.model} has no parameters on features that the store holds, so "
-                "there is nothing to learn; use decoder mlp, or another model"
+                "there is nothing to learn; use decoder='mlp', or another model"
             )
         # A group without parameters is allowed, and an empty list of them is not.
         self.optimizer = torch.optim.Adam(
@@ -81,31 +82,50 @@ class Trainer:
         )
         self.loader = self.task.train_loader()
         self._epoch = 0
+        # Of the epoch that goes on: batches, and steps of the optimiser, which those without a
+        # label do not make.
+        self._done = self._steps = 0
         self._best: dict[str, Any] | None = None
         self.result = TrainResult(
             num_classes=self.task.outputs,
             num_features=self.task.num_features,
             objective=self.task.objective,
             metric=self.first.text,
+            resolved=self.task.resolved(),
             num_parameters=sum(parameter.numel() for parameter in self._parameters),
             missing_labels=self.task.missing_labels,
             notes=self.task.notes,
         )
 
     def _check_validation(self) -> None:
-        """Refuses settings that count validations where there are none."""
-        config = self.config
+        """Refuses settings that count validations where there are none, now or later."""
+        config, known = self.config, self.task.known_labels
         asking = {
             "patience": config.patience,
             "schedule": config.schedule == "plateau" and "plateau",
             "test_on": config.test_on == "best" and "best",
         }
+        asking = {name: value for name, value in asking.items() if value}
+        is_late = config.val_every > config.epochs
+        is_empty = bool(asking or is_late) and self.task.loader("val") is None
         for name, value in asking.items():
-            if value and self.task.loader("val") is None:
+            if is_empty:
                 raise UnsupportedArgument(
                     f"{name}={value!r} goes by validations, and {self._store.path} has nothing to "
-                    "validate on; leave it out, or use a split or holdout with a validation part"
+                    "validate on; leave it out, or use a split= or holdout= with a validation part"
                 )
+            if known is not None and not known["val"]:
+                raise UnsupportedArgument(
+                    f"{name}={value!r} goes by validations, and no label of the validation split "
+                    f"of {self._store.path} is known; leave it out, or import labels for it"
+                )
+        if is_late and not is_empty:
+            vain = [f"{name}={value!r}" for name, value in asking.items()]
+            more = f", which leaves {' and '.join(vain)} without effect" if vain else ""
+            self.task.notes.append(
+                f"no validation: val_every={config.val_every} is more than "
+                f"epochs={config.epochs}{more}"
+            )
 
     def run(self) -> TrainResult:
         """All epochs that are missing, and the test."""
@@ -125,14 +145,19 @@ class Trainer:
         if self._embeddings is not None:
             self._embeddings.flush()
         self.result.stopped_early = self._epoch < self.config.epochs
+        if self.result.stopped_early:
+            self.result.notes.append(
+                f"stopped after epoch {self._epoch}: no better {self.first.text} for "
+                f"{self.config.patience} validations"
+            )
         self.result.tested = self._choose()
         self.result.test = self.evaluate("test", final=True)
         return self.result
 
     # Steps
 
-    def step(self, batch: Any, where: str = "a step") -> float:
-        """One step of the optimiser; the loss, 0 where a batch has no labels.
+    def step(self, batch: Any, where: str = "a step") -> float | None:
+        """One step of the optimiser; the loss, or None where no label of the batch is known.
 
         Raises `LossNotFinite`, which says `where`.
         """
@@ -142,7 +167,7 @@ class Trainer:
         self._check_batch(batch, where)
         prediction = self.task.predict(batch)
         if not len(prediction):
-            return 0.0
+            return None
         loss = self.task.loss(prediction)
         value = float(loss.detach())
         if not math.isfinite(value):
@@ -175,7 +200,7 @@ class Trainer:
                 )
         return LossNotFinite(
             f"{self._store.path}: {what}, though the features of the batch are finite; use a "
-            f"smaller lr than {self.config.lr}, or scale the features"
+            f"smaller lr= than {self.config.lr}, or scale the features"
         )
 
     def _train_epoch(self) -> dict[str, Any]:
@@ -184,35 +209,47 @@ class Trainer:
         result, steps = self.result, len(self.loader)
         self.loader.set_epoch(self._epoch)
         before = self._epoch * steps
-        done = len(result.losses) - before
         self._store.reset_stats()
         begin = time.perf_counter()
-        now = self._begin_pass(f"epoch {self._epoch + 1}", self.loader, done)
+        now = self._begin_pass(f"epoch {self._epoch + 1}", self.loader, self._done)
         rate = self.config.lr
         for batch in self.loader:
-            rate = self._set_rate(before + done, steps)
-            where = f"epoch {self._epoch + 1}, batch {done + 1} of {steps}"
-            result.losses.append(self.step(batch, where))
+            rate = self._set_rate(before + self._done, steps)
+            where = f"epoch {self._epoch + 1}, batch {self._done + 1} of {steps}"
+            loss = self.step(batch, where)
+            if loss is not None:
+                result.losses.append(loss)
+                self._steps, now.value = self._steps + 1, loss
             now.seeds += self.task.seeds(batch)
             del batch
-            done += 1
-            now.step, now.value = done, result.losses[-1]
-            self._progress(now.phase, done, steps, result.losses[-1])
+            self._done += 1
+            now.step = self._done
+            self._progress(now.phase, self._done, steps, now.value or 0.0)
             every = self.config.checkpoint_steps
-            if every and done % every == 0 and done < steps:
+            if every and self._done % every == 0 and self._done < steps:
                 self._save()
         seconds = time.perf_counter() - begin
         result.train_seconds += seconds
         result.seeds += now.seeds
-        losses = result.losses[before:]
+        losses = result.losses[len(result.losses) - self._steps :]
+        self._note_empty(self._done - self._steps, self._done)
+        self._done = self._steps = 0
         return {
             "epoch": self._epoch + 1,
-            "loss": math.fsum(losses) / max(1, len(losses)),
+            **({"loss": math.fsum(losses) / len(losses)} if losses else {}),
             "lr": rate,
             "seconds": seconds,
             "seeds_per_second": now.seeds / max(1e-9, seconds),
             **self._add_stats(),
         }
+
+    def _note_empty(self, empty: int, batches: int) -> None:
+        """Says once how many batches of an epoch had nothing to learn, and what helps."""
+        result = self.result
+        if not empty or any(_EMPTY in note for note in result.notes):
+            return
+        note = f"{empty:,} of {batches:,} batches of epoch {self._epoch + 1} {_EMPTY}"
+        result.notes.append(f"{note}; {self.task.source.fuller}")
 
     def _set_rate(self, step: int, steps: int) -> float:
         config = self.config
@@ -369,6 +406,8 @@ class Trainer:
             "config": self.config.plain(),
             "fingerprint": content_of(self._store, self.config),
             "epoch": self._epoch,
+            "done": self._done,
+            "steps": self._steps,
             **self.parameters(),
             "best": self._best,
             "optimizer": self.optimizer.state_dict(),
@@ -399,6 +438,9 @@ class Trainer:
         torch.set_rng_state(state["generator"])
         self._epoch, self._best = int(state["epoch"]), state["best"]
         self.result.losses = [float(loss) for loss in state["losses"]]
+        # Checkpoints from before these were there have a loss for each batch.
+        late = len(self.result.losses) - self._epoch * len(self.loader)
+        self._done, self._steps = int(state.get("done", late)), int(state.get("steps", late))
         self.result.history = list(state["history"])
         self.result.best_epoch = state.get("best_epoch")
         self.result.resumed_at_step = len(self.result.losses)

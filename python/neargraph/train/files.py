@@ -6,6 +6,7 @@ The invariant: a file is the old one or the new one, whenever the process ends.
 import csv
 import io
 import json
+import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -44,10 +45,17 @@ def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     write_whole(path, text.getvalue().encode())
 
 
-def write_yaml(path: Path, settings: Mapping[str, Any]) -> None:
-    """Writes settings in their order."""
-    text = _yaml().safe_dump(dict(settings), sort_keys=False, default_flow_style=None)
-    write_whole(path, text.encode())
+def write_yaml(path: Path, settings: Mapping[str, Any], remarks: Mapping[str, str]) -> None:
+    """Writes settings in their order, a line each, with remarks by name behind them."""
+    yaml = _yaml()
+
+    def line(name: str, value: Any) -> str:
+        # As the one entry of a list, since YAML marks the end of what is no collection.
+        text = str(yaml.safe_dump([value], default_flow_style=True, width=math.inf)).strip()[1:-1]
+        remark = f"  # {remarks[name]}" if name in remarks else ""
+        return f"{name}: {text}{remark}\n"
+
+    write_whole(path, "".join(line(*item) for item in settings.items()).encode())
 
 
 def read_yaml(path: Path) -> dict[str, Any]:

@@ -1,16 +1,17 @@
 """The folder of a run: settings, versions, metrics by epoch, checkpoints, result.
 
 ``config.yaml`` has every setting by the name of its option, so that a run can be started again from
-it alone. The invariant: a folder is made new and never overwritten; what is in it belongs to one
-run on one version of a store.
+it alone; a remark says what a run has for one that was left to it. The invariant: a folder is made
+new and never overwritten; what is in it belongs to one run on one version of a store.
 """
 
 import fcntl
 import json
 import os
 import platform
-from collections.abc import Iterator
-from contextlib import contextmanager
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from importlib import metadata
 from pathlib import Path
@@ -24,12 +25,14 @@ from .config import TrainConfig
 from .engine import Trainer
 from .events import Events
 from .files import read_yaml, write_csv, write_json, write_yaml
-from .report import write_report
+from .report import left_to_run, write_report
 from .result import TrainResult
 
 _PACKAGES = ("torch", "torch_geometric", "torchmetrics", "numpy")
 # What a run is told beside `TrainConfig`.
 _OPENING = ("store", "memory", "backend")
+# What a run writes before its first checkpoint.
+_BEFORE_CHECKPOINT = ("config.yaml", "versions.json", "metrics.csv", "events", "checkpoints")
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,7 @@ class RunFolder:
     def __init__(self, path: Path, opening: Opening, config: TrainConfig) -> None:
         self.path, self.opening, self.config = path, opening, config
         self._events: Events | None = None
+        self._made: list[Path] = []
 
     @staticmethod
     def check_new(path: Path) -> None:
@@ -67,25 +71,30 @@ class RunFolder:
             UnsupportedArgument: Something of that name is there, or no folder can be made.
         """
         if path.exists() or path.is_symlink():
+            is_run = (path / "config.yaml").is_file()
+            go_on = f", or go on with it: neargraph train --resume {path}" if is_run else ""
             raise UnsupportedArgument(
-                f"{path} exists, and a run overwrites nothing; use another name, or go on with it: "
-                f"neargraph train --resume {path}"
+                f"{path} exists, and a run overwrites nothing; use another name{go_on}"
             )
 
     @staticmethod
     def create(path: Path, opening: Opening, store: Store, config: TrainConfig) -> "RunFolder":
         """Makes the folder, with settings and versions in it."""
         RunFolder.check_new(path)
+        made = RunFolder(path, opening, config)
+        # From the nearest one outwards, which is the order in which they can be removed.
+        made._made = [parent for parent in path.parents if not parent.exists()]
+        found = versions(store)
         try:
             path.mkdir(parents=True)
-            (path / "checkpoints").mkdir()
+            with made.kept_from_checkpoint():
+                (path / "checkpoints").mkdir()
+                made._write_config()
+                write_json(path / "versions.json", found)
         except OSError as error:
             raise UnsupportedArgument(
                 f"{path} cannot be made ({error.strerror}); name another folder"
             ) from error
-        made = RunFolder(path, opening, config)
-        made._write_config()
-        write_json(path / "versions.json", versions(store))
         return made
 
     @staticmethod
@@ -106,9 +115,41 @@ class RunFolder:
         opening = Opening(**{k: settings.pop(k) for k in _OPENING if k in settings})
         return RunFolder(path, opening, TrainConfig.of(settings))
 
-    def with_epochs(self, epochs: int) -> "RunFolder":
-        """The same run with another number of epochs."""
-        return RunFolder(self.path, self.opening, replace(self.config, epochs=epochs))
+    def changed(
+        self,
+        epochs: int | None = None,
+        memory: str | int | None = None,
+        backend: str | None = None,
+    ) -> "RunFolder":
+        """The same run with what is given in place of what it had."""
+        config = self.config if epochs is None else replace(self.config, epochs=epochs)
+        opening = self.opening
+        if memory is not None:
+            opening = replace(opening, memory=memory)
+        if backend is not None:
+            opening = replace(opening, backend=backend)
+        return RunFolder(self.path, opening, config)
+
+    @contextmanager
+    def kept_from_checkpoint(self) -> Iterator[None]:
+        """Removes what this run has made if it fails before its first checkpoint, so that the next
+        start finds the name free; files that others put there stay."""
+        try:
+            yield
+        except BaseException:
+            if not self.last.exists():
+                self._remove()
+            raise
+
+    def _remove(self) -> None:
+        if self._events is not None:
+            self._events.close({})
+        for name in _BEFORE_CHECKPOINT:
+            file = self.path / name
+            shutil.rmtree(file) if file.is_dir() else file.unlink(missing_ok=True)
+        for folder in (self.path, *self._made):
+            with suppress(OSError):
+                folder.rmdir()
 
     @property
     def last(self) -> Path:
@@ -133,11 +174,13 @@ class RunFolder:
         found: str = json.loads((self.path / "result.json").read_text())["tested"]
         return found
 
-    def _write_config(self) -> None:
+    def _write_config(self, resolved: Mapping[str, Any] | None = None) -> None:
         opening = {name: getattr(self.opening, name) for name in _OPENING}
         settings = {**opening, **self.config.plain()}
         named = {name.replace("_", "-"): value for name, value in settings.items()}
-        write_yaml(self.path / "config.yaml", named)
+        left = left_to_run(self.config, resolved or {})
+        remarks = {name.replace("_", "-"): f"here: {value}" for name, value in left.items()}
+        write_yaml(self.path / "config.yaml", named, remarks)
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -162,7 +205,7 @@ class RunFolder:
 
     def begin(self, trainer: Trainer) -> None:
         """Prepares what is written by epoch, of a run that stands where `trainer` does."""
-        self._write_config()
+        self._write_config(trainer.result.resolved)
         # A kill between the checkpoint and what follows from it leaves these one epoch behind.
         if trainer.result.history:
             self._write_epochs(trainer, is_best=True)

@@ -137,13 +137,13 @@ def collect(store: Store, edge_type: EdgeType, holdout: Holdout) -> dict[str, Co
     if holdout.by_time and not edge_type.has_time:
         raise UnsupportedArgument(
             f"{store.path}: edges of {edge_type.triple} have no times, which test_after cuts by; "
-            "leave it out, and holdout draws edges"
+            "leave it out, and holdout= draws edges"
         )
     fits = store.core.memory_bytes // 4 // (32 if holdout.by_time else 24)
     if config.train_edges is None and edge_type.num_edges > fits:
         raise UnsupportedArgument(
             f"{store.path}: the ends of {edge_type.num_edges:,} links take more than a quarter of "
-            f"the memory; give train_edges, at most {fits:,}, or more memory"
+            f"the memory; give train_edges, at most {fits:,}, or more memory="
         )
     found = {name: Collected(config.eval_edges) for name in SPLITS}
     found["train"] = Collected(config.train_edges)

@@ -128,6 +128,12 @@ class Target:
     outputs: int
     loss: str
 
+    @property
+    def settings(self) -> dict[str, str]:
+        """The same as settings of a run."""
+        objective = next(name for name, kind in _OBJECTIVES.items() if kind == self.kind)
+        return {"objective": objective, "loss": self.loss}
+
 
 def target_of(config: TrainConfig, facts: LabelFacts, where: str) -> Target:
     """What the labels of `where` are, unless ``objective`` says it.
@@ -165,27 +171,27 @@ def _check_kind(kind: Kind, facts: LabelFacts, where: str, *, is_given: bool) ->
         if not facts.is_flat:
             raise UnsupportedArgument(
                 f"{where} has {facts.columns} columns; single-label needs one class per row, use "
-                "objective multi-label or regression"
+                "objective='multi-label' or objective='regression'"
             )
         if not facts.is_whole:
             raise UnsupportedArgument(
-                f"{where} holds fractions, not classes; use objective regression"
+                f"{where} holds fractions, not classes; use objective='regression'"
             )
         if facts.low < 0:
             raise UnsupportedArgument(
                 f"{where} holds {facts.low:g}, and classes are numbers from 0 on (-1 is an unknown "
-                "one); use objective regression"
+                "one); use objective='regression'"
             )
         if facts.top >= _CLASSES_MAX:
             raise UnsupportedArgument(f"{where} holds no classes (largest label {facts.top:g})")
     if kind == "labels" and not facts.is_binary:
         raise UnsupportedArgument(
             f"{where} holds other numbers than 0 and 1 (from {facts.low:g} to {facts.top:g}); use "
-            "objective regression, or single-label"
+            "objective='regression' or objective='single-label'"
         )
     if kind == "values" and not (facts.is_float or is_given):
         raise UnsupportedArgument(
             f"{where} holds integers from {facts.low:g} to {facts.top:g}, which are neither "
-            "classes (from 0 on; -1 is unknown) nor 0 and 1; give objective regression to learn "
-            "the numbers"
+            "classes (from 0 on; -1 is unknown) nor 0 and 1; give objective='regression' to "
+            "learn the numbers"
         )

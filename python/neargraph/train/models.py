@@ -11,12 +11,13 @@ import torch
 from neargraph.exceptions import NameNotFound, UnsupportedArgument
 from neargraph.metrics.all_items import ranked_at
 from neargraph.metrics.names import metric_names
-from neargraph.nn import NGCF, InDegrees
+from neargraph.nn import InDegrees
 from neargraph.nn.models import MODELS, build, kind_of
 from neargraph.schema import Schema
 from neargraph.store import Store
 
 from .config import TrainConfig
+from .directions import DegreesBothWays, both_ways, kept_reverses, lead_one_way
 from .embeddings import widths_of, without_features
 from .sources import SAMPLERS, check_method
 
@@ -49,6 +50,32 @@ def sampler_of(config: TrainConfig) -> str:
     return samplers_of(config)[0] if config.sampler == "auto" else config.sampler
 
 
+def trained_schema(config: TrainConfig, schema: Schema) -> Schema:
+    """The types that the batches of a run have: with kept reverses where they are sampled."""
+    # Budgets of nodes by type are for the edge types of the graph alone.
+    return schema if config.sampler == "hgt" else both_ways(schema)
+
+
+def notes_of(config: TrainConfig, schema: Schema) -> list[str]:
+    """What a user should know of the settings of a run on a store."""
+    notes = []
+    kept = [
+        ",".join(t.triple) for t in trained_schema(config, schema).edge_types if t.is_reverse_index
+    ]
+    if kept:
+        notes.append(f"messages go both ways: {', '.join(kept)}, which the store keeps, too")
+    parts = {
+        "cluster": f"batch_parts={config.batch_parts} of parts={config.parts} clusters",
+        "random-node": f"one of parts={config.parts} parts",
+    }.get(sampler_of(config))
+    if parts is not None and config.batch_size != TrainConfig().batch_size:
+        notes.append(
+            f"batch_size={config.batch_size} is of validation and test alone: a training batch of "
+            f"the sampler {sampler_of(config)} is {parts}"
+        )
+    return notes
+
+
 def check_names(config: TrainConfig) -> None:
     """Refuses a model or a sampler that does not exist.
 
@@ -70,11 +97,13 @@ def check_combination(config: TrainConfig, schema: Schema, path: str) -> None:
         UnsupportedArgument: Names the two that do not, and what there is.
     """
     check_names(config)
-    model, kind = MODELS[config.model], kind_of(schema)
     if not schema.edge_types:
         raise UnsupportedArgument(f"{path}: the store has no edges; training needs some")
+    model, kind = MODELS[config.model], kind_of(trained_schema(config, schema))
     if kind not in model.stores:
-        having = [name for name, row in MODELS.items() if kind in row.stores]
+        _check_directions(config, schema, path)
+        fit = (row for row in MODELS.items() if config.task in row[1].tasks)
+        having = [name for name, row in fit if kind in row.stores]
         only = " (one node type and one edge type)" if model.stores == ("homogeneous",) else ""
         raise UnsupportedArgument(
             f"{path}: the model {config.model} is for {' and '.join(model.stores)} stores{only}, "
@@ -104,8 +133,31 @@ def check_combination(config: TrainConfig, schema: Schema, path: str) -> None:
     _check_ranks(config)
     _check_layers(config)
     _check_effects(config, sampler)
+    _check_lists(config, sampler, schema, path)
     _check_rows(config, schema, path)
     _check_times(config)
+
+
+def _check_directions(config: TrainConfig, schema: Schema, path: str) -> None:
+    """Says how a store of two node types becomes one that the model takes."""
+    stores = MODELS[config.model].stores
+    if len(schema.node_types) != 2:
+        return
+    first, second = (owner.name for owner in schema.node_types)
+    if "bipartite" in stores and lead_one_way(schema):
+        lists = ", ".join(",".join(t.triple) for t in schema.edge_types)
+        raise UnsupportedArgument(
+            f"{path}: the model {config.model} passes messages both ways between {first} and "
+            f"{second}, and the edges {lists} lead one way; import again with `neargraph import "
+            "--reverse`, which keeps the other direction"
+        )
+    if config.task == "link" and "bipartite" not in stores:
+        raise UnsupportedArgument(
+            f"{path}: the model {config.model} is for {' and '.join(stores)} stores (one node type "
+            f"and one edge type), and this one has {first} and {second}; import both as one node "
+            "type with `neargraph import --undirected` (docs/training.md shows how), or use "
+            + ", ".join(name for name, row in MODELS.items() if "bipartite" in row.stores)
+        )
 
 
 _OF_LINKS = ("decoder", "negatives", "num_negatives", "eval_negatives", "val_after", "test_after")
@@ -123,6 +175,7 @@ def _check_effects(config: TrainConfig, sampler: str) -> None:
         *(((name,), *_taken(config, name)) for name in _OF_MODELS),
         (("split",), config.task != "link", "the tasks node and graph"),
         (("holdout",), config.task != "node", "the tasks link and graph"),
+        (("target",), config.task != "graph", "the tasks node and link"),
         (("embedding",), config.task != "graph", "the tasks node and link"),
         (("temporal",), config.task == "link", "the task link"),
         (_OF_ROWS, bool(config.embedding), "learned rows, whose width embedding gives"),
@@ -153,6 +206,24 @@ def _check_effects(config: TrainConfig, sampler: str) -> None:
                 raise UnsupportedArgument(f"{name}={value!r} is for {what}; leave it out")
 
 
+def _check_lists(config: TrainConfig, sampler: str, schema: Schema, path: str) -> None:
+    """Refuses a store that lacks what GraphSAINT counts and draws by; names all of it at once."""
+    if sampler not in _SAINT:
+        return
+    edges, missing = schema.edge_types[0], {}
+    if config.coverage and not edges.has_edge_ids:
+        missing["--edge-ids"] = f"edge ids, by which coverage={config.coverage} counts edges"
+    if sampler == "saint-edge" and not (edges.undirected or schema.reverse_types):
+        missing["--reverse"] = "the reverse of its edges, whose degrees they are drawn by"
+    if missing:
+        again = f"import again with `neargraph import {' '.join(missing)}`"
+        again += "; coverage=0 needs no edge ids" if "--edge-ids" in missing else ""
+        raise UnsupportedArgument(
+            f"{path}: the sampler {sampler} needs {', and '.join(missing.values())}, which this "
+            f"store does not keep; {again}"
+        )
+
+
 def _taken(config: TrainConfig, setting: str) -> tuple[bool, str]:
     """Whether the model of a run takes a setting, and what does."""
     # The class of hetero-sage has the settings of layers that attend, which are not its own.
@@ -170,9 +241,8 @@ def _check_rows(config: TrainConfig, schema: Schema, path: str) -> None:
     _check_widths(config, schema, path)
     if not config.embedding:
         if schema.is_homogeneous and names:
-            raise NameNotFound(
-                f"{path}: no node tensor 'x'; import features, or learn rows with embedding=64"
-            )
+            learned = "" if config.task == "graph" else ", or learn rows with embedding=64"
+            raise NameNotFound(f"{path}: no node tensor 'x'; import features{learned}")
         return
     if not names:
         raise UnsupportedArgument(
@@ -182,7 +252,7 @@ def _check_rows(config: TrainConfig, schema: Schema, path: str) -> None:
     if config.tested == "best":
         raise UnsupportedArgument(
             "learned rows stand in the store as the last step left them, so the best epoch cannot "
-            "be tested with embedding; give test_on='last'"
+            "be tested with embedding=; give test_on='last'"
         )
     if config.row_normalize and schema.is_homogeneous:
         raise UnsupportedArgument(
@@ -197,8 +267,8 @@ def _check_widths(config: TrainConfig, schema: Schema, path: str) -> None:
         each = ", ".join(f"{name} has {width}" for name, width in widths.items())
         raise UnsupportedArgument(
             f"{path}: the model {config.model} needs rows of one width for all nodes, and {each}; "
-            "learn rows of nodes without x with embedding, as wide as x of the others, or import x "
-            "of one width"
+            "learn rows of nodes without x with embedding=, as wide as x of the others, or import "
+            "x of one width"
         )
     if config.model in _ONE_WIDTH and not config.embedding and without_features(schema):
         raise UnsupportedArgument(
@@ -211,8 +281,8 @@ def _check_walks(config: TrainConfig, sampler: str) -> None:
     """Refuses what walks and rankings cannot respect."""
     if sampler == "pinsage" and (config.test_after is not None or config.strategy is not None):
         raise UnsupportedArgument(
-            "walks of the sampler pinsage know no times, so test_after and temporal do not hold "
-            "for them; use holdout"
+            "walks of the sampler pinsage know no times, so test_after and temporal= do not hold "
+            "for them; use holdout="
         )
     if config.rank_all and config.strategy is not None:
         raise UnsupportedArgument(
@@ -223,8 +293,8 @@ def _check_walks(config: TrainConfig, sampler: str) -> None:
         ranked_at(name)
     if config.rank_all and config.decoder != "dot":
         raise UnsupportedArgument(
-            f"rank_all ranks by products of rows, and decoder is {config.decoder!r}; use decoder "
-            "dot"
+            f"rank_all ranks by products of rows, which decoder={config.decoder!r} does not give; "
+            "use decoder='dot'"
         )
 
 
@@ -257,7 +327,7 @@ def _check_times(config: TrainConfig) -> None:
         if MODELS[config.model].loader == "temporal":
             raise UnsupportedArgument(
                 f"temporal='off' does not go with the model {config.model}, which sees only the "
-                "past; use temporal 'last' or 'uniform'"
+                "past; use temporal='last' or temporal='uniform'"
             )
         return
     if config.test_after is None:
@@ -273,9 +343,12 @@ def _check_times(config: TrainConfig) -> None:
 
 
 def make_model(
-    config: TrainConfig, schema: Schema, outputs: int, widths: dict[str, int]
+    config: TrainConfig, schema: Schema, outputs: int | None, widths: dict[str, int]
 ) -> torch.nn.Module:
-    """The model of a run on rows of these widths by node type, with fresh parameters."""
+    """The model of a run on rows of these widths by node type, with fresh parameters.
+
+    Without `outputs` it gives embeddings, as wide as hidden layers or as the model has them.
+    """
     known = MODELS[config.model].defaults()
     wanted = {
         "hidden_channels": config.hidden,
@@ -291,21 +364,14 @@ def make_model(
     return build(config.model, schema, outputs, in_channels=inputs, **settings)
 
 
-def embedding_channels(config: TrainConfig, widths: dict[str, int]) -> int:
-    """The width of the embeddings of a run; recommenders have one of their own."""
-    width = next(iter(widths.values()))
-    if config.model == "lightgcn":
-        return width
-    if config.model == "ngcf":
-        return NGCF.width(width, config.hidden, len(config.fanouts))
-    return config.hidden
-
-
-def degrees_of(config: TrainConfig, store: Store) -> InDegrees | None:
+def degrees_of(config: TrainConfig, store: Store) -> InDegrees | DegreesBothWays | None:
     """What gives the in-degrees that a model or GraphSAINT takes; None where nothing does."""
     if MODELS[config.model].degrees == "none" and sampler_of(config) not in _SAINT:
         return None
-    return InDegrees(store, loops=MODELS[config.model].degrees != "without_loops")
+    loops = MODELS[config.model].degrees != "without_loops"
+    if kept_reverses(store.schema):
+        return DegreesBothWays(store, loops=loops)
+    return InDegrees(store, loops=loops)
 
 
 def takes_degrees(config: TrainConfig) -> bool:

@@ -16,6 +16,7 @@ def write_plots(folder: Path, result: TrainResult, metric: str) -> str | None:
     """
     try:
         from matplotlib.figure import Figure
+        from matplotlib.ticker import MaxNLocator
     except ImportError:
         return "no plots: matplotlib is not installed; pip install 'neargraph[plot]'"
     folder.mkdir(exist_ok=True)
@@ -24,17 +25,25 @@ def write_plots(folder: Path, result: TrainResult, metric: str) -> str | None:
     measured = [row["epoch"] for row in rows if f"val_{metric}" in row]
     read, useful = ([row[f"{name}_bytes"] / 1e6 for row in rows] for name in ("read", "useful"))
     steps = list(range(1, len(result.losses) + 1))
-    pictures: dict[str, tuple[str, str, list[Curve]]] = {
-        "loss": ("step", "loss", [("loss", steps, result.losses)]),
-        "metric": ("epoch", metric, [("val", measured, result.values(metric))]),
-        "bytes": ("epoch", "MB", [("read", epochs, read), ("useful", epochs, useful)]),
+    bytes_title = "MB read from the disk, and MB that batches took"
+    pictures: dict[str, tuple[str, str, str, list[Curve]]] = {
+        "loss": ("Loss by step", "step", "loss", [("loss", steps, result.losses)]),
+        "metric": (
+            f"Validation: {metric}",
+            "epoch",
+            metric,
+            [("val", measured, result.values(metric))],
+        ),
+        "bytes": (bytes_title, "epoch", "MB", [("read", epochs, read), ("useful", epochs, useful)]),
     }
-    for name, (x_label, y_label, curves) in pictures.items():
+    for name, (title, x_label, y_label, curves) in pictures.items():
         figure = Figure(figsize=(7, 4), layout="constrained")
         axes = figure.add_subplot()
         for label, places, values in curves:
             axes.plot(places, values, label=label, marker="." if len(values) < 60 else "")
-        axes.set(xlabel=x_label, ylabel=y_label)
+        axes.set(title=title, xlabel=x_label, ylabel=y_label)
+        # Steps and epochs are counts, of which there is no half.
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
         if len(curves) > 1:
             axes.legend()
         figure.savefig(folder / f"{name}.png", dpi=120)

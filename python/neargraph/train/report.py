@@ -4,6 +4,7 @@ The invariant: the page has no outside resource and no script, is readable in li
 on a screen 420 pixels wide.
 """
 
+from collections.abc import Mapping
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -93,7 +94,7 @@ def _page(folder: Path, config: TrainConfig, store: str, result: TrainResult, me
         "<h2>Epochs</h2>",
         _epochs(rows, metric),
         "<h2>Settings</h2>",
-        _settings({"store": store, **config.plain()}),
+        _settings({"store": store, **config.plain()}, left_to_run(config, result.resolved)),
     ]
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
@@ -139,9 +140,20 @@ def _cell(key: str, value: Any) -> str:
     return f"{value:,.0f}" if key in ("epoch", "seeds_per_second") else f"{value:.4f}"
 
 
-def _settings(settings: dict[str, Any]) -> str:
+def left_to_run(config: TrainConfig, resolved: Mapping[str, Any]) -> dict[str, str]:
+    """What a run has for the settings that were left to it, by name, as the command line takes
+    it."""
+    given = config.plain()
+    return {n: _written(v) for n, v in resolved.items() if given[n] in ("auto", None, [])}
+
+
+def _settings(settings: dict[str, Any], left: dict[str, str]) -> str:
+    def cell(name: str, value: Any) -> str:
+        text = _written(value)
+        return f"{text} ({left[name]})".lstrip() if name in left else text
+
     rows = "".join(
-        f"<tr><td>{escape(name.replace('_', '-'))}</td><td>{escape(_written(value))}</td></tr>"
+        f"<tr><td>{escape(name.replace('_', '-'))}</td><td>{escape(cell(name, value))}</td></tr>"
         for name, value in settings.items()
     )
     return f'<div class="wide"><table class="keys">{rows}</table></div>'

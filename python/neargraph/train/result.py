@@ -8,16 +8,18 @@ from typing import Any
 class TrainResult:
     """Losses and metrics of one run.
 
-    ``losses`` has one entry per optimiser step, in order, also of the steps before a resume.
-    ``history`` has a row per epoch: ``epoch``, ``loss`` (the mean over its steps), ``lr``,
+    ``losses`` has one entry per optimiser step, in order, also of the steps before a resume; a
+    batch in which no label is known makes no step. ``history`` has a row per epoch: ``epoch``,
+    ``loss`` (the mean over its steps; not there where none was made), ``lr``,
     ``seconds``, ``seeds_per_second``, ``read_bytes``, ``useful_bytes``, ``hit_rate``, and the
     validation as ``val_`` and the name of the metric. ``test`` are the metrics of the test, by
     name; empty where the store has no such split. ``best_epoch`` is the epoch of the best
     validation, and ``tested`` says whether its parameters were tested, or the last ones;
     ``metric`` is the one that decides.
-    ``missing_labels`` counts labels that are unknown, by split. ``notes`` are lines that a user
-    should read. ``train_seconds`` and ``seeds_per_second`` leave evaluation out. ``store_stats``
-    are the counters of the store over the training epochs of this process.
+    ``resolved`` is what the run has for settings that may be left to it, such as ``sampler`` and
+    ``loss``. ``missing_labels`` counts labels that are unknown, by split. ``notes`` are lines that
+    a user should read. ``train_seconds`` and ``seeds_per_second`` leave evaluation out.
+    ``store_stats`` are the counters of the store over the training epochs of this process.
     """
 
     losses: list[float] = field(default_factory=list)
@@ -28,6 +30,7 @@ class TrainResult:
     stopped_early: bool = False
     objective: str = ""
     metric: str = "accuracy"
+    resolved: dict[str, Any] = field(default_factory=dict)
     num_parameters: int = 0
     missing_labels: dict[str, int] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)

@@ -66,10 +66,10 @@ def fit(
     """
     config = config or TrainConfig()
     if out is not None:
-        if checkpoint is not None or in_memory:
+        beside = {"checkpoint=": checkpoint is not None, "in_memory=True": in_memory}
+        for name in (name for name, is_given in beside.items() if is_given):
             raise UnsupportedArgument(
-                "out= keeps checkpoints of its own, of runs from disk; leave checkpoint= and "
-                "in_memory= out"
+                f"out= keeps checkpoints of its own, of runs from disk; leave {name} out"
             )
         RunFolder.check_new(Path(out))
     heard: dict[str, Any] = {"progress": progress, "watch": watch}
@@ -80,7 +80,7 @@ def fit(
         last = RunFolder(Path(out), Opening.of(store), config).last
         trainer = Trainer(store, config, checkpoint=last, **heard)
         folder = RunFolder.create(Path(out), Opening.of(store), store, config)
-        with folder.locked():
+        with folder.locked(), folder.kept_from_checkpoint():
             return _run(trainer, folder, on_epoch)
 
 
@@ -88,15 +88,21 @@ def resume(
     out: Path | str,
     *,
     epochs: int | None = None,
+    memory: str | int | None = None,
+    backend: str | None = None,
     progress: Progress | None = None,
     watch: Watch | None = None,
     on_epoch: OnEpoch | None = None,
 ) -> TrainResult:
     """Goes on with the run of a folder as if it had not stopped.
 
+    A run that was killed before its first checkpoint begins anew.
+
     Args:
         out: The folder that `fit` made.
         epochs: Another number of epochs; a run that has ended goes on then.
+        memory: Another memory budget of the store, from now on; batches and losses are the same.
+        backend: Another back end of the store, from now on; batches and losses are the same.
         progress: As of `fit`.
         watch: As of `fit`.
         on_epoch: As of `fit`.
@@ -106,12 +112,10 @@ def resume(
         StateMismatch: The store has changed since.
         StoreBusy: Another process goes on with the run.
     """
-    folder = RunFolder.open(Path(out))
-    if epochs is not None:
-        folder = folder.with_epochs(epochs)
+    folder = RunFolder.open(Path(out)).changed(epochs, memory, backend)
     if folder.is_finished and not _goes_on(folder):
         raise UnsupportedArgument(
-            f"{out}: the run has ended; give more epochs than {folder.config.epochs} to go on"
+            f"{out}: the run has ended; give more epochs= than {folder.config.epochs} to go on"
         )
     with folder.locked(), open_store(folder) as store, repeatable(folder.config.seed):
         trainer = Trainer(
@@ -153,7 +157,7 @@ def evaluate(
         raise UnsupportedArgument(f"checkpoint is {which!r}; use last, best or auto")
     if which == "best" and folder.config.embedding:
         raise UnsupportedArgument(
-            "learned rows stand in the store as the last step left them; use checkpoint last"
+            "learned rows stand in the store as the last step left them; use checkpoint='last'"
         )
     state = folder.parameters(which)
     with open_store(folder, store) as opened, repeatable(folder.config.seed):

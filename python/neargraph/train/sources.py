@@ -26,6 +26,7 @@ from neargraph.loader.shadow import ShaDowKHopSampler
 from neargraph.store import Store
 
 from .config import TrainConfig
+from .directions import fanouts_by_type
 
 # What batches are read by: all loaders have these, and refuse what has no effect.
 _READING = ("reading", "compiled", "x_dtype", "layout", "temporary_writes")
@@ -56,11 +57,16 @@ class Feed:
         """`options` of parts of the graph, whose mask says which nodes train."""
         return {**self.options(train=True), "attrs": ["train_mask", *self.attrs]}
 
+    @property
+    def fanouts(self) -> Any:
+        """Neighbours by hop, as loaders take them; by edge type where reverses are sampled."""
+        return fanouts_by_type(self.store.schema, self.config.fanouts)
+
     def sampled(self, seeds: Any, *, train: bool, method: str | None = None) -> NeighborLoader:
         """Batches of sampled neighbourhoods around `seeds`, as of `NeighborLoader`."""
         return NeighborLoader(
             self.store,
-            num_neighbors=list(self.config.fanouts),
+            num_neighbors=self.fanouts,
             input_nodes=seeds,
             batch_size=self.config.batch_size,
             method=method or self.config.method,
@@ -77,13 +83,15 @@ class Source:
     """A sampler: what makes its loader.
 
     ``is_whole``: its batches are parts of the graph, and a mask says which nodes train; they are
-    tested on sampled neighbourhoods. ``kinds``: stores that it samples.
+    tested on sampled neighbourhoods. ``kinds``: stores that it samples. ``fuller``: what gives more
+    batches something to learn.
     """
 
     make: Make
     tasks: tuple[str, ...] = ("node",)
     is_whole: bool = False
     kinds: tuple[str, ...] = ("homogeneous",)
+    fuller: str = "a larger batch_size= makes such batches rare"
 
     def loader(self, feed: Feed, seeds: Any, *, train: bool) -> EpochLoader:
         """The batches around seeds; parts of the graph for training alone."""
@@ -162,11 +170,18 @@ _ALL_KINDS = ("homogeneous", "bipartite", "heterogeneous")
 SAMPLERS: dict[str, Source] = {
     "neighbor": Source(_neighbor, tasks=("node", "link"), kinds=_ALL_KINDS),
     "labor": Source(_labor, kinds=_ALL_KINDS),
-    "cluster": Source(_cluster, is_whole=True),
+    "cluster": Source(
+        _cluster,
+        is_whole=True,
+        fuller="`neargraph reorganize STORE --by locality` spreads training nodes that lie side by "
+        "side over the clusters, and a larger batch_parts= makes such batches rare",
+    ),
     "saint-node": Source(_saint_node, is_whole=True),
     "saint-edge": Source(_saint_edge, is_whole=True),
     "saint-walk": Source(_saint_walk, is_whole=True),
-    "random-node": Source(_random_node, is_whole=True),
+    "random-node": Source(
+        _random_node, is_whole=True, fuller="a smaller parts= makes such batches rare"
+    ),
     "shadow": Source(_shadow),
     "hgt": Source(_hgt, kinds=("bipartite", "heterogeneous")),
     "pinsage": Source(_pinsage, tasks=("node", "link")),

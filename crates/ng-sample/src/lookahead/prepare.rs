@@ -23,6 +23,12 @@ const NARROW_BYTES: u64 = 16;
 /// Times the size of a finished subgraph that its sampling takes for a while.
 const SAMPLING_FACTOR: u64 = 8;
 
+/// What the cache for blocks is left, where that is not more than its share of the budget.
+const BLOCKS_BYTES: u64 = 16 << 20;
+
+/// Rows that may be planned and not read yet, where tables have so many.
+const PLANNED_ROWS: u64 = 128 << 10;
+
 /// What a sampled batch takes beside its arrays.
 const SAMPLE_OVERHEAD_BYTES: u64 = 4096;
 
@@ -121,19 +127,22 @@ impl LookAhead {
         let sampled_blocks =
             if topology_bytes > 0 { 0 } else { self.sampler().block_cache_bytes() };
         let table_pages: u64 = tables.iter().map(|t| t.rows * t.width / 800).sum();
-        let blocks = table_pages + (16 << 20) + sampled_blocks;
+        let budget = snapshot.budget();
+        let blocks =
+            table_pages + BLOCKS_BYTES.min(budget.share(MemoryUser::BlockCache)) + sampled_blocks;
+        let planned_rows = tables.iter().map(|t| t.rows).sum::<u64>().min(PLANNED_ROWS);
         let others = tables.iter().map(|table| table.pool_bytes).sum::<u64>()
             + threads * SAMPLING_FACTOR * sample_bytes
             + studies.iter().map(|s| s.rows_per_batch() * 16 * 4).sum::<u64>()
             + studies.iter().map(|s| TableStudy::num_bytes(s.rows)).sum::<u64>()
-            + (128 << 10) * ng_store::RowPlan::BYTES_PER_ROW
-            + snapshot.budget().share(MemoryUser::LookAheadSlack)
+            + planned_rows * ng_store::RowPlan::BYTES_PER_ROW
+            + budget.share(MemoryUser::LookAheadSlack)
             + beside
             + topology_bytes;
         let free = snapshot.free_beside_blocks(blocks) + first.num_bytes();
-        let used = snapshot.budget().limit_bytes() - snapshot.free_beside_blocks(0);
+        let used = budget.limit_bytes() - snapshot.free_beside_blocks(0);
         let bytes = free.saturating_sub(others);
-        let study = MemoryUser::Study.share(snapshot.budget().limit_bytes());
+        let study = budget.share(MemoryUser::Study);
         let samples = match self.settings.window {
             Some(window) => window + 2 * LAG,
             None => study / sample_bytes,
@@ -325,7 +334,8 @@ impl LookAhead {
                 minimum_bytes = minimum_bytes.saturating_add(with(bytes));
             }
         }
-        let wanted_bytes = room.tables.iter().map(|s| s.rows_per_batch() * s.width).sum();
+        let rows: u64 = room.tables.iter().map(|s| s.rows_per_batch() * s.width).sum();
+        let wanted_bytes = rows.saturating_add(room.sample_bytes);
         let free_bytes = room.bytes;
         SampleError::TooSmallToLookAhead { wanted_bytes, free_bytes, limit_bytes, minimum_bytes }
     }

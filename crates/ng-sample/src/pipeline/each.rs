@@ -118,7 +118,8 @@ impl Each {
         })??;
         let take = |state: &mut State<Turns>| {
             let held = memory.reserve(bytes);
-            state.way.starving = held.is_err();
+            // Giving way helps only where all that is wanted can be free.
+            state.way.starving = held.is_err() && bytes <= memory.budget().limit_bytes();
             if held.is_ok() && stage == Stage::Columns {
                 state.way.admitted = state.way.admitted.max(index + 1);
             }

@@ -148,7 +148,7 @@ impl<W> Shared<W> {
         let mut since = None;
         let look = |state: &mut State<W>| match take(state) {
             Ok(found) => found.map(Ok),
-            Err(error) if error.is_of_memory() => {
+            Err(error) if error.may_pass() => {
                 let begin = *since.get_or_insert_with(Instant::now);
                 if !is_due(state) {
                     since = None;

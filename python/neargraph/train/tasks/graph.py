@@ -21,7 +21,7 @@ from ..config import TrainConfig
 from ..labels import BLOCK_ROWS, label_facts, target_of
 from ..objective import Prediction, known_rows, label_loss
 from ..sources import Feed
-from .base import Task
+from .base import Task, no_split
 
 _LABELS = "graph_y"
 
@@ -42,6 +42,13 @@ class GraphTask(Task):
         if all(tensor.name != _LABELS for tensor in owner.tensors):
             raise NameNotFound(f"{store.path}: no node tensor {_LABELS!r}; import graph labels")
         self._codes = _graph_codes(store, ends, config)
+        gone = _without_nodes(ends, snapshot.dead_nodes(owner.name))
+        self._codes[gone] = 0
+        if len(gone):
+            self.notes.append(
+                f"{len(gone):,} of {len(ends) - 1:,} graphs are left out: all their nodes were "
+                "deleted"
+            )
         self._graphs = {name: np.flatnonzero(self._codes == code) for name, code in SPLITS.items()}
         if not len(self._graphs["train"]):
             raise UnsupportedArgument(f"{store.path}: no graph is in the training split")
@@ -53,9 +60,13 @@ class GraphTask(Task):
         facts = label_facts(snapshot, owner, _LABELS, blocks)
         self.target = target_of(config, facts, f"{store.path}: {_LABELS}")
         self.kind, self.outputs = self.target.kind, self.target.outputs
-        self.out_channels = config.hidden
-        self.missing_labels = facts.tally(self.kind).missing
+        tally = facts.tally(self.kind)
+        self.missing_labels, self.known_labels = tally.missing, tally.known
         self._feed = Feed(store, config, ["x", _LABELS], device=device)
+
+    def resolved(self) -> dict[str, Any]:
+        """As of `Task`, with the objective and the loss."""
+        return {**super().resolved(), **self.target.settings}
 
     @property
     def objective(self) -> str:
@@ -77,7 +88,7 @@ class GraphTask(Task):
     def _loader(self, split: str, *, train: bool) -> EpochLoader:
         options = self._feed.options(train=train)
         graphs = self._graphs[split]
-        return GraphLoader(self.store, self.config.batch_size, graphs, **options)
+        return GraphLoader(self.store, self.config.batch_size, graphs=graphs, **options)
 
     def predict(self, batch: Any) -> Prediction:
         """Outputs and labels of the graphs that have one."""
@@ -95,13 +106,18 @@ class GraphTask(Task):
         return len(batch.graph_id)
 
 
+def _without_nodes(ends: NDArray[np.int64], dead: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The graphs whose nodes were all deleted; ``dead`` ascends."""
+    return np.flatnonzero(np.diff(ends - np.searchsorted(dead, ends)) == 0)
+
+
 def _graph_codes(store: Store, ends: NDArray[np.int64], config: TrainConfig) -> NDArray[np.uint8]:
     """The code of the split of each graph."""
     owner, name = store.schema.node_types[0], f"split_{config.split}"
     count = len(ends) - 1
     if all(tensor.name != name for tensor in owner.tensors):
         if config.split:
-            raise NameNotFound(f"{store.path}: no node tensor {name!r}; use another split")
+            raise no_split(store, owner, config)
         return _drawn_codes(count, config)
     if config.holdout != TrainConfig().holdout:
         raise UnsupportedArgument(
@@ -117,7 +133,7 @@ def _graph_codes(store: Store, ends: NDArray[np.int64], config: TrainConfig) -> 
         if len(torn):
             raise UnsupportedArgument(
                 f"{store.path}: {name} divides graph {int(graphs[torn[0]])}, and a graph is in one "
-                "split; import without --split, and holdout draws whole graphs"
+                "split; import without `--split`, and holdout= draws whole graphs"
             )
     return codes
 

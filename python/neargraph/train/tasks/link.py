@@ -25,7 +25,7 @@ from neargraph.store import Store
 
 from ..config import TrainConfig
 from ..holdout import Holdout, TrainingDegrees, collect, edge_blocks, without_edges
-from ..models import embedding_channels, sampler_of
+from ..models import sampler_of
 from ..objective import Prediction
 from ..ranking import Ranking
 from ..sources import Feed
@@ -49,10 +49,9 @@ class LinkTask(Task):
         self, store: Store, config: TrainConfig, device: torch.device | None = None
     ) -> None:
         super().__init__(store, config)
-        schema = store.schema
-        self._hetero = not schema.is_homogeneous
+        self._hetero = not self.schema.is_homogeneous
         target = None if config.target is None else tuple(config.target.split(","))
-        self._type = named_type(schema.edge_type, target)
+        self._type = named_type(store.schema.edge_type, target)
         self._loss = "bce" if config.loss == "auto" else config.loss
         _check(config, self._loss)
         if config.strategy is not None:
@@ -71,20 +70,23 @@ class LinkTask(Task):
             if not found[name].count:
                 raise UnsupportedArgument(
                     f"{store.path}: no edge of {self._type.triple} is in the split {name}; use "
-                    "another holdout or time"
+                    "another holdout= or test_after="
                 )
-        self.out_channels = embedding_channels(config, self.widths)
         self._feed = Feed(store, config, self._attrs(), device=device)
         # By time only the past of a link is sampled, and all of that may be known.
         is_masked = config.strategy is None
-        self._masked = [t for t in schema.edge_types if is_masked and self._is_masked(t)]
+        self._masked = [t for t in self.schema.edge_types if is_masked and self._is_masked(t)]
         self._walks = sampler_of(config) == "pinsage"
         if self._degrees is not None:
             self._degrees = TrainingDegrees(self._degrees, self._held_out_degrees())
 
+    def resolved(self) -> dict[str, Any]:
+        """As of `Task`, with the loss."""
+        return {**super().resolved(), "loss": self._loss}
+
     def _check_past(self) -> None:
         """Refuses edge types that would show a link before its time."""
-        for edge_type in self.store.schema.edge_types:
+        for edge_type in self.schema.edge_types:
             if not edge_type.has_time and self._joins_the_same(edge_type):
                 raise UnsupportedArgument(
                     f"{self.store.path}: edges of {edge_type.triple} have no times and join the "
@@ -168,7 +170,7 @@ class LinkTask(Task):
             held_out = self._held_out_of_walks()
             return PinSAGELoader(self.store, list(config.fanouts), held_out=held_out, **options)
         options |= {"method": config.method, **self._of_times(split)}
-        return LinkNeighborLoader(self.store, list(config.fanouts), **options)
+        return LinkNeighborLoader(self.store, self._feed.fanouts, **options)
 
     def _held_out_of_walks(self) -> HeldOutEdges:
         return HeldOutEdges(self.config.seed, sum(self.config.holdout), self._holdout.symmetric)
@@ -192,7 +194,7 @@ class LinkTask(Task):
             fanouts = list(config.fanouts)
             return PinSAGELoader(self.store, fanouts, seeds, held_out=held_out, **options)
         options |= {"method": config.method}
-        return NeighborLoader(self.store, list(config.fanouts), seeds, **options)
+        return NeighborLoader(self.store, self._feed.fanouts, seeds, **options)
 
     def _seed_rows(self, batch: Any, node_type: str) -> Tensor:
         self._take_out(batch, None)

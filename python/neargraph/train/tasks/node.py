@@ -20,7 +20,7 @@ from ..config import TrainConfig
 from ..labels import BLOCK_ROWS, Block, label_facts, target_of
 from ..objective import Prediction, known_rows, label_loss
 from ..sources import Feed
-from .base import Task, named_type
+from .base import Task, named_type, no_split
 
 
 class NodeTask(Task):
@@ -46,9 +46,9 @@ class NodeTask(Task):
         facts = label_facts(store.snapshot(), self._owner, "y", _blocks(store, self._owner, config))
         self.target = target_of(config, facts, where)
         self.kind, self.outputs = self.target.kind, self.target.outputs
-        self.out_channels = self.outputs
+        self.wanted_channels = self.outputs
         tally = facts.tally(self.kind)
-        self.missing_labels = tally.missing
+        self.missing_labels, self.known_labels = tally.missing, tally.known
         # The sum of weighted losses has the mean of all nodes as its expectation; this makes it the
         # mean of what is known in training, as that of other samplers.
         self._weight = self._owner.num_nodes * facts.columns / max(1, tally.known["train"])
@@ -60,6 +60,10 @@ class NodeTask(Task):
         attrs = self.features()
         attrs[self._owner.name] = [*attrs[self._owner.name], "y"]
         return attrs[self._owner.name] if self.store.schema.is_homogeneous else attrs
+
+    def resolved(self) -> dict[str, Any]:
+        """As of `Task`, with the objective and the loss."""
+        return {**super().resolved(), **self.target.settings}
 
     @property
     def objective(self) -> str:
@@ -143,19 +147,20 @@ def _target_type(store: Store, config: TrainConfig) -> NodeType:
         if len(owners) > 1:
             names = ", ".join(t.name for t in owners)
             raise UnsupportedArgument(
-                f"{store.path}: {len(owners)} node types have labels, {names}; name one as target"
+                f"{store.path}: {len(owners)} node types have labels, {names}; name one as target="
             )
         owner = owners[0] if owners else schema.node_types[0]
     else:
         owner = named_type(schema.node_type, config.target)
-    wanted = [("y", "import labels"), (f"split_{config.split}", "import again with --split")]
-    for name, hint in wanted:
-        if all(tensor.name != name for tensor in owner.tensors):
-            more = " 60,20,20" if hint.endswith("--split") else ""
-            raise NameNotFound(f"{store.path}: no node tensor {name!r}; {hint}{more}")
+    tensors = [tensor.name for tensor in owner.tensors]
+    if "y" not in tensors:
+        raise NameNotFound(f"{store.path}: no node tensor 'y'; import labels")
+    if f"split_{config.split}" not in tensors:
+        raise no_split(store, owner, config)
     if not len(store.split("train", owner.name, config.split)):
         raise UnsupportedArgument(
-            f"{store.path}: the training split is empty; import again with --split 60,20,20"
+            f"{store.path}: the training split is empty; import again with `neargraph import "
+            "--split 60,20,20`"
         )
     return owner
 
