@@ -29,8 +29,9 @@ test: setup test-rust test-python
 test-rust:
 	cargo test --locked --workspace
 
+# Files of tests go to two processes, because most of them use one core.
 test-python:
-	$(PY) -m pytest
+	$(PY) -m pytest --numprocesses 2 --dist loadfile
 
 lint: setup
 	cargo fmt --all --check

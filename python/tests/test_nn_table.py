@@ -89,6 +89,7 @@ def test_defaults_of_the_table_are_those_that_models_are_built_with(stores):
         "num_layers": 2,
         "dropout": 0.5,
         "aggr": "mean",
+        "norm": "none",
     }
     assert spec_of("sage-pool").defaults()["aggr"] == "pool"
     assert build("sage-pool", stores["homogeneous"].schema, 3).aggr == "pool"

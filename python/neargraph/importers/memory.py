@@ -14,7 +14,7 @@ from typing import NoReturn
 from neargraph.exceptions import BudgetTooSmall
 from neargraph.units import format_bytes
 
-INTERPRETER_BYTES = 56_000_000
+INTERPRETER_BYTES = 60_000_000
 """What the command line takes before it imports anything: the interpreter and its libraries."""
 
 _CORE_BYTES_MIN = 8 << 20
