@@ -46,6 +46,9 @@ cargo build --locked --release -p ng-server -p ng-client 2>>"$logs/build.log"
 one hostile_clients .venv/bin/python -m attacks.serving || failed=1
 one disk_errors .venv/bin/python -m attacks.disk || failed=1
 one server_killed .venv/bin/python -m attacks.killed --kills 20 || failed=1
+one peer_environment .venv/bin/python -m benchmarks.venvs pyg || failed=1
+one saint_beside_pyg .bench/venvs/pyg/bin/python -m pytest -s python/tests/test_saint.py \
+    -k pygs_own || failed=1
 if [ -n "${NEARGRAPH_DATA:-}" ]; then
     one export_matrix .venv/bin/python -m benchmarks.export_matrix || failed=1
     one tasks .venv/bin/python -m benchmarks.tasks || failed=1

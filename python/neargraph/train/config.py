@@ -43,8 +43,8 @@ _FLOATS = ("lr", "weight_decay", "dropout", "attention_dropout", "schedule_facto
 _FLOATS_TOO = ("embedding_lr", "holdout")
 # Torch and the loaders take it as an unsigned number of 64 bits; types of nodes count up from it.
 _SEED_MAX = 2**63 - 1
-# Beyond, steps would soon overflow single precision, which torch ends with an error of its own.
-_LARGEST = 1e6
+# Beyond, the first step would overflow single precision, which torch ends with an error of its own.
+_LARGEST = 1e36
 
 # What a run may go on with although the checkpoint was written with something else: the batches,
 # and so the losses, are the same.
