@@ -36,7 +36,8 @@ class _Learner(ABC):
     def loss(self, data: Any) -> Any: ...
 
     def _encode(self, data: Any, seeds: int) -> Any:
-        nodes, edges = data.num_sampled_nodes, data.num_sampled_edges
+        # PyG tells how many each hop added with pyg-lib alone.
+        nodes, edges = data.get("num_sampled_nodes"), data.get("num_sampled_edges")
         if nodes is None:
             count = len(self.spec.fanouts)
             nodes, edges = counted(data.edge_index, data.num_nodes, seeds, count)
@@ -50,7 +51,7 @@ class OfNodes(_Learner):
         super().__init__(spec, spec.about()["classes"])
 
     def loss(self, data: Any) -> Any:
-        if "num_sampled_nodes" not in data:
+        if "batch_size" not in data:
             return functional.cross_entropy(self.model(data.x, data.edge_index), data.y)
         out = self._encode(data, data.batch_size)[: data.batch_size]
         return functional.cross_entropy(out, data.y[: data.batch_size])
