@@ -5,8 +5,8 @@ and `test_mask`, [N] or [N, k], become `split_0` .. `split_{k-1}` and are given 
 `edge_weight` (f32) and `edge_time`, or else `time` (whole numbers), become inline columns of the
 neighbour lists; every other edge attribute is an edge tensor by edge id, so `e_id` keeps its
 meaning. Left out, with a note: `edge_label` and `edge_label_index` (supervision of a link split,
-pass them to the loader), graph-level values, and anything that is no tensor. A sparse `x` (COO or
-CSR) comes along; any other sparse tensor is refused.
+pass them to the loader), graph-level values, and all that are not tensors. A sparse `x` (COO or
+CSR) is imported; any other sparse tensor is refused.
 """
 
 from collections.abc import Iterator, Sequence

@@ -23,7 +23,7 @@ def svg(curves: Sequence[Curve], x_label: str, title: str) -> str:
         return ""
     xs = [x for _, places, _ in shown for x in places]
     ys = [y for _, _, values in shown for y in values]
-    # Places are steps or epochs, of which there is no half.
+    # The x axis has steps or epochs, which are whole numbers.
     x_axis, y_axis = _axis(min(xs), max(xs), least=1), _axis(min(ys), max(ys))
     parts = [
         f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(title)}">',

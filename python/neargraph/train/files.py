@@ -46,11 +46,11 @@ def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def write_yaml(path: Path, settings: Mapping[str, Any], remarks: Mapping[str, str]) -> None:
-    """Writes settings in their order, a line each, with remarks by name behind them."""
+    """Writes one line for each setting, in order; a setting with a remark has it at the end."""
     yaml = _yaml()
 
     def line(name: str, value: Any) -> str:
-        # As the one entry of a list, since YAML marks the end of what is no collection.
+        # Inside a list, because YAML puts an end mark behind a scalar that stands alone.
         text = str(yaml.safe_dump([value], default_flow_style=True, width=math.inf)).strip()[1:-1]
         remark = f"  # {remarks[name]}" if name in remarks else ""
         return f"{name}: {text}{remark}\n"

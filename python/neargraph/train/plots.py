@@ -42,7 +42,7 @@ def write_plots(folder: Path, result: TrainResult, metric: str) -> str | None:
         for label, places, values in curves:
             axes.plot(places, values, label=label, marker="." if len(values) < 60 else "")
         axes.set(title=title, xlabel=x_label, ylabel=y_label)
-        # Steps and epochs are counts, of which there is no half.
+        # Steps and epochs are whole numbers.
         axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
         if len(curves) > 1:
             axes.legend()

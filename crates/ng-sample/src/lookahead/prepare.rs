@@ -26,7 +26,7 @@ const SAMPLING_FACTOR: u64 = 8;
 /// What the cache for blocks is left, where that is not more than its share of the budget.
 const BLOCKS_BYTES: u64 = 16 << 20;
 
-/// Rows that may be planned and not read yet, where tables have so many.
+/// At most so many rows are planned and not read yet.
 const PLANNED_ROWS: u64 = 128 << 10;
 
 /// What a sampled batch takes beside its arrays.
