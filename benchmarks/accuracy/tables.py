@@ -90,11 +90,31 @@ def compared(ledger: Ledger, row: Row) -> Compared:
 
 
 def markdown(rows: list[Compared]) -> str:
-    """The table, and the failures below it."""
+    """The table; below it the machines, and failures."""
     lines = ["| " + " | ".join(_HEAD) + " |", "|" + "---|" * len(_HEAD)]
     lines += ["| " + " | ".join(_cells(one)) + " |" for one in rows]
-    failures = [f"- {text}" for one in rows for text in one.failures]
-    return "\n".join([*lines, *(["", *failures] if failures else [])]) + "\n"
+    for notes in (_machines(rows), [f"- {text}" for one in rows for text in one.failures]):
+        lines += ["", *notes] if notes else []
+    return "\n".join(lines) + "\n"
+
+
+def _machines(rows: list[Compared]) -> list[str]:
+    """What ran where: rows, and sides of them, by the cores of a machine and its torch."""
+    places: dict[tuple[int, str], list[str]] = {}
+    for one in rows:
+        sides = {side: _places(one.found[side]) for side in SIDE_NAMES}
+        for place in sorted(set().union(*sides.values())):
+            there = [side for side in SIDE_NAMES if place in sides[side]]
+            name = one.row.name + ("" if len(there) == len(SIDE_NAMES) else f" ({there[0]})")
+            places.setdefault(place, []).append(name)
+    return [
+        f"- {cores} cores, torch {torch}: {', '.join(names)}"
+        for (cores, torch), names in sorted(places.items())
+    ]
+
+
+def _places(found: list[dict[str, Any]]) -> set[tuple[int, str]]:
+    return {(int(one["cores"]), str(one["torch"])) for one in found if "torch" in one}
 
 
 def _cells(one: Compared) -> list[str]:

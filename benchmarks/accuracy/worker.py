@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import sys
 import time
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +44,7 @@ def main() -> None:
     begin = time.perf_counter()
     found: dict[str, Any] = module.train(row, seed, folder_of(row.graph))
     found |= {"seconds": time.perf_counter() - begin, "rss_peak": rss_peak()}
+    found |= {"torch": version("torch").partition("+")[0], "cores": os.cpu_count()}
     print(json.dumps(found))
 
 

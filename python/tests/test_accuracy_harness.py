@@ -207,3 +207,14 @@ def test_a_run_has_a_quarter_of_what_is_on_disk_and_never_less_than_16_mb(tmp_pa
     with (tmp_path / "rows.dat").open("wb") as file:
         file.truncate(80_000_000)
     assert memory_of(tmp_path) == 80_001_000 // 4
+
+
+def test_the_machines_stand_below_the_table(tmp_path):
+    ledger = filled(tmp_path / "results.jsonl", [0.5] * 3, [0.5])
+    assert "torch" not in markdown([compared(ledger, ROW)])
+    here, there = {"cores": 2, "torch": "2.15.0"}, {"cores": 16, "torch": "2.11.0"}
+    for seed in range(3):
+        ledger.add(Run(ROW, seed, "pyg"), result(0.5) | here)
+        ledger.add(Run(ROW, seed, "ours"), result(0.5) | (here if seed else there))
+    lines = markdown([compared(ledger, ROW)]).splitlines()
+    assert lines[-2:] == ["- 2 cores, torch 2.15.0: tiny", "- 16 cores, torch 2.11.0: tiny (ours)"]
