@@ -1,7 +1,8 @@
 """PyG's loaders with their compiled sampler, everything in memory, one for each sampler.
 
 Options: `loader` (a key of `LOADERS`), `batches` (those of an epoch; 1,000 of GraphSAINT if it is
-left out). What torch-sparse refuses (disjoint and temporal sampling) has no peer here.
+left out), `workers` (processes that sample and gather, of `neighbor` and `link-…`). What
+torch-sparse refuses (disjoint and temporal sampling) has no peer here.
 """
 
 from __future__ import annotations
@@ -30,7 +31,12 @@ Make = Callable[[Data, Spec, Any, bool], Any]
 
 def _neighbor(data: Data, spec: Spec, ids: Any, shuffle: bool) -> Any:
     return pyg.NeighborLoader(
-        data, spec.fanouts, torch.from_numpy(ids), batch_size=spec.batch_size, shuffle=shuffle
+        data,
+        spec.fanouts,
+        torch.from_numpy(ids),
+        batch_size=spec.batch_size,
+        shuffle=shuffle,
+        num_workers=spec.options.get("workers", 0),
     )
 
 
@@ -49,6 +55,7 @@ def _links(mode: str) -> Make:
             neg_sampling=mode,
             batch_size=spec.batch_size // 4,
             shuffle=shuffle,
+            num_workers=spec.options.get("workers", 0),
         )
 
     return make

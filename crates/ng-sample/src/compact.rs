@@ -107,6 +107,12 @@ impl CompactSample {
         nodes + edges.sum::<u64>() + self.extras.num_bytes()
     }
 
+    /// Gives back what was held for making it.
+    pub(crate) fn settle(&mut self) {
+        // A shrinking reservation always succeeds.
+        let _ = self._held.resize(self.num_bytes().min(self._held.bytes()));
+    }
+
     /// The ids of the nodes of a type by local number: the rows that a batch reads.
     pub fn node_ids(&self, node_type: NodeTypeId) -> &Ids {
         &self.nodes[usize::from(node_type.0)].ids

@@ -150,6 +150,8 @@ impl Sampler {
         sample.extras.times = start.times;
         let extras = admit(Stage::Topology, sample.extras.num_bytes())?;
         sample._held.merge(extras);
+        // Look-ahead counts on what a sample takes, not on what it took.
+        sample.settle();
         Ok(sample)
     }
 

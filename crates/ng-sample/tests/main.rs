@@ -20,6 +20,7 @@ mod passes;
 mod reorganize;
 mod same_seed_same_batch;
 mod sampling_is_right;
+mod scarce;
 mod shapes;
 mod streaming;
 mod temporal;

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ng_io::ScratchFile;
 use ng_simd::RowDecoder;
 use ng_store::{DiskCosts, RowOrder, Snapshot, TensorRef};
+use ng_types::Reservation;
 
 use super::chosen::{Chosen, InForce};
 use super::pieces::Sampled;
@@ -213,7 +214,7 @@ impl LookAhead {
 
     fn sample_job(&self, index: u64, scratch: &mut SampleScratch) -> Result<(), SampleError> {
         let job = self.shared.jobs.job(index);
-        let admit = |_: Stage, bytes| self.shared.admit(self.snapshot(), index, bytes);
+        let admit = |_: Stage, bytes| self.admit_while_sampling(index, bytes);
         // Gone before anybody learns of the sample, so that its memory can go then, too.
         let sampler = self.sampler_of(index);
         let sample = sampler.sample_job(&job, scratch, &admit)?;
@@ -229,6 +230,18 @@ impl LookAhead {
         };
         self.shared.change(|state| state.way.keep(index, kept));
         Ok(())
+    }
+
+    /// Memory for the sample of batch `index`. A planner that waits for more samples than there is
+    /// memory for learns so.
+    fn admit_while_sampling(&self, index: u64, bytes: u64) -> Result<Reservation, SampleError> {
+        if let Ok(held) = self.snapshot().reserve(bytes) {
+            return Ok(held);
+        }
+        self.shared.change(|state| state.way.starved += 1);
+        let held = self.shared.admit(self.snapshot(), index, bytes);
+        self.shared.change(|state| state.way.starved -= 1);
+        held
     }
 
     /// Waits until the sampling threads hold nothing.
@@ -252,7 +265,7 @@ impl LookAhead {
         let orders = sampler.orders();
         let ordered = orders.iter().zip(&sample.nodes).filter(|(order, _)| order.is_some());
         let bytes: u64 = ordered.map(|(_, nodes)| 4 * nodes.ids.len() as u64).sum();
-        let admit = || self.shared.admit(self.snapshot(), index, bytes);
+        let admit = || self.admit_while_sampling(index, bytes);
         let held = (bytes > 0).then(admit).transpose()?;
         let rows = |(order, nodes): (&Option<Arc<RowOrder>>, &CompactNodes)| {
             let order = order.as_ref()?;

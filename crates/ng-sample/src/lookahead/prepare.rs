@@ -88,7 +88,7 @@ impl LookAhead {
         &self,
         first: &mut Vec<Sampled>,
     ) -> Result<(Prepared, Vec<TableStudy>), SampleError> {
-        self.take_sampled(1, u64::MAX, &mut |sampled| first.push(sampled))?;
+        self.take_sampled((1, 1), u64::MAX, &mut |sampled| first.push(sampled))?;
         let budget = self.snapshot().budget().limit_bytes();
         let (tables, residents) = self.split_tensors(budget)?;
         let beside = self.bytes_beside(&tables, &residents, &first[0])?;

@@ -67,21 +67,22 @@ impl LookAhead {
         Ok(())
     }
 
-    /// Takes sampled batches in order until there are `count`, or no more are to be had. Those from
-    /// `end` on are not sampled yet.
+    /// Takes sampled batches in order until there are `count`, or no more are to be had: `least`
+    /// are enough where more would not fit the memory. Those from `end` on are not sampled yet.
     pub(super) fn take_sampled(
         &self,
-        count: u64,
+        (least, count): (u64, u64),
         end: u64,
         take: &mut dyn FnMut(Sampled),
     ) -> Result<(), SampleError> {
         loop {
             let (taken, is_all) = self.shared.wait_until(Wait::PlanForSamples, |state| {
-                let known = self.known(state);
+                let (known, is_starved) = (self.known(state), state.is_starved());
                 let way = &mut state.way;
                 way.sample_until = way.sample_until.max(end.min(count + SAMPLED_BEYOND));
                 let taken = take_up_to(way, count);
-                let is_enough = way.planned_input >= count.min(self.shared.jobs.len());
+                let wanted = if is_starved { least } else { count };
+                let is_enough = way.planned_input >= wanted.min(self.shared.jobs.len());
                 // More come when the consumer has taken some, or the topology is back.
                 let known = way.sampled_in_time(known);
                 let is_all = is_enough || way.planned_input > 0 && way.planned_input >= known;
@@ -141,7 +142,7 @@ impl LookAhead {
             spills.first().map_or(0, |spill| spill.num_bytes(index))
         };
         // Memory is waited for without the lock: others who hold memory wait for the lock.
-        let held = self.shared.admit(self.snapshot(), index, held)?;
+        let held = self.admit_read_back(held)?;
         let mut spills = self.spills();
         let Some(spill) = spills.first_mut() else { return Err(SampleError::ThreadLost) };
         let sampled = spill.read(index, |_| Ok(held))?;
@@ -162,7 +163,7 @@ impl LookAhead {
         first: &mut Vec<Sampled>,
     ) -> Result<Layout, SampleError> {
         self.load_topology_if_it_fits(prepared)?;
-        self.take_sampled(prepared.studied(), u64::MAX, &mut |sampled| {
+        self.take_sampled((1, prepared.studied()), u64::MAX, &mut |sampled| {
             known.add(&sampled);
             first.push(sampled);
         })?;
@@ -261,6 +262,7 @@ impl LookAhead {
             if spill.end() >= end {
                 break;
             }
+            let least = spill.end() + 1;
             let upto = (spill.end() + SPILLED_TOGETHER).min(end);
             let mut write = |sampled: Sampled| {
                 if result.is_ok() && sampled.index < end {
@@ -269,7 +271,7 @@ impl LookAhead {
                     waiting.push_back(sampled);
                 }
             };
-            self.take_sampled(upto, end, &mut write)?;
+            self.take_sampled((least, upto), end, &mut write)?;
             std::mem::replace(&mut result, Ok(()))?;
         }
         rest.extend(waiting);
@@ -328,9 +330,15 @@ impl LookAhead {
         self.shared.admit(self.snapshot(), 0, bytes)
     }
 
+    /// Memory for a sample that was written down: batches give it back as long as the consumer gets
+    /// any.
+    fn admit_read_back(&self, bytes: u64) -> Result<Reservation, SampleError> {
+        self.shared.admit_until(self.snapshot(), bytes, AheadState::is_idle)
+    }
+
     /// A sample that was written down.
     pub(super) fn read_back(&self, spill: &mut Spill, index: u64) -> Result<Sampled, SampleError> {
-        spill.read(index, |bytes| self.shared.admit(self.snapshot(), index, bytes))
+        spill.read(index, |bytes| self.admit_read_back(bytes))
     }
 }
 

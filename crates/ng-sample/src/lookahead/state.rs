@@ -38,6 +38,8 @@ pub(crate) struct Ahead {
     pub begun: u64,
     /// Jobs that threads are sampling.
     pub sampling: usize,
+    /// Of these, jobs whose threads wait for memory.
+    pub starved: usize,
     /// Batches from this one on are not sampled yet.
     pub sample_until: u64,
     /// Nor are those from this one on, before the topology is in memory.
@@ -55,6 +57,8 @@ pub(crate) struct Ahead {
     pub queued_rows: usize,
     /// Batches whose rows have their slots, in order.
     pub resolved: VecDeque<Resolved>,
+    /// Batches before this one have theirs, or had.
+    pub planned: u64,
     pub gathered: u64,
     /// Where the batches end that are read at a time, once all of them are planned.
     pub stretch_end: Option<u64>,
@@ -62,6 +66,20 @@ pub(crate) struct Ahead {
     /// since the last time.
     pub rests: u64,
     pub resting: usize,
+}
+
+impl AheadState {
+    /// Whether the consumer waits while nothing is on its way to it.
+    pub fn is_idle(&self) -> bool {
+        let made = self.way.planned.max(self.way.gathered);
+        self.consumer_waits && self.ready.is_empty() && made == self.delivered
+    }
+
+    /// Whether there will be no more samples before batches are made of those that there are: the
+    /// samples have all the memory.
+    pub fn is_starved(&self) -> bool {
+        self.is_idle() && self.way.sampling > 0 && self.way.starved == self.way.sampling
+    }
 }
 
 impl Ahead {

@@ -185,7 +185,10 @@ impl LookAhead {
             }
             let resolved = planner.step(t)?;
             t += 1;
-            self.shared.change(|state| state.way.resolved.push_back(resolved));
+            self.shared.change(|state| {
+                state.way.resolved.push_back(resolved);
+                state.way.planned = t;
+            });
         }
         if !known.is_decided {
             // Nothing follows from it any more.
@@ -210,7 +213,7 @@ impl LookAhead {
         if planner.available() >= needs {
             return Ok(());
         }
-        self.take_sampled(needs, u64::MAX, &mut |sampled| {
+        self.take_sampled((t + 1, needs), u64::MAX, &mut |sampled| {
             if !known.is_decided {
                 known.add(&sampled);
             }
@@ -218,8 +221,8 @@ impl LookAhead {
         })
     }
 
-    /// Studies what was sampled meanwhile; whether that is enough, or all there is. It waits for
-    /// samples if the next step would have to wait anyway, or if the decision is late.
+    /// Studies what was sampled meanwhile; whether that is enough, or all that there is or that fits
+    /// the memory. It waits for samples if the next step would have to wait anyway, or if the decision is late.
     fn study(
         &self,
         known: &mut Known,
@@ -241,7 +244,7 @@ impl LookAhead {
             let gathered = if is_late { u64::MAX } else { planner.first() };
             is_enough = self.shared.wait_until(Wait::PlanForSamples, |state| {
                 let known = self.known(state).min(count);
-                let all = state.way.planned_input >= known;
+                let all = state.way.planned_input >= known || state.is_starved();
                 let more = state.way.gathered > gathered || state.way.has_next();
                 (all || more).then_some(all)
             })?;

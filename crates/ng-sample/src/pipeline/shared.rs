@@ -168,11 +168,21 @@ impl<W> Shared<W> {
         index: u64,
         bytes: u64,
     ) -> Result<Reservation, SampleError> {
+        self.admit_until(memory, bytes, |state| index <= state.delivered + 1)
+    }
+
+    /// The same, where `is_due` says when it is in the consumer's hands.
+    pub fn admit_until(
+        &self,
+        memory: &Snapshot,
+        bytes: u64,
+        is_due: impl Fn(&State<W>) -> bool,
+    ) -> Result<Reservation, SampleError> {
         if let Ok(held) = memory.reserve(bytes) {
             return Ok(held);
         }
         let take = |_: &mut State<W>| memory.reserve(bytes).map(Some).map_err(SampleError::from);
-        self.wait_for_memory(POLL, take, |state| index <= state.delivered + 1)
+        self.wait_for_memory(POLL, take, is_due)
     }
 
     /// Waits up to `timeout` for the next batch: `Ok(None)` after the last one, `Err(())` if time
