@@ -14,6 +14,7 @@ use std::sync::Arc;
 use ng_store::{Expansion, RowQueue};
 use ng_types::{NodeId, NodeTypeId};
 
+use super::inside::{Inside, Nodes};
 use super::lists::Wanted;
 use super::subgraph::{Ends, Expanding, HearNodes, Hops, passing_bytes};
 use super::until::Until;
@@ -26,8 +27,8 @@ use crate::node_map::NodeMap;
 use crate::{SampleError, SampleScratch, Sampler, Temporal, TimesOf};
 
 /// Bits of a node's id; the subgraph is above them.
-const NODE_BITS: u32 = 40;
-const NODE: u64 = (1 << NODE_BITS) - 1;
+pub(super) const NODE_BITS: u32 = 40;
+pub(super) const NODE: u64 = (1 << NODE_BITS) - 1;
 
 /// Memory for a node that may be new, beside what numbering takes.
 const BYTES_PER_NODE: u64 = NodeMap::<u64>::BYTES_PER_NODE + 3 * size_of::<u32>() as u64;
@@ -133,6 +134,11 @@ impl Distinct {
             lists.numbers.push(*number);
         }
         lists
+    }
+
+    /// The nodes of a type: all of them, each once, and the places of all among these.
+    fn nodes_of<'a>(&'a self, node_type: usize, all: &'a NodeMap<u64>) -> Nodes<'a> {
+        Nodes { all, distinct: &self.nodes[node_type], places: &self.places[node_type] }
     }
 
     fn num_bytes(&self) -> u64 {
@@ -251,6 +257,8 @@ impl Sampler {
         admit: &Admit<'_>,
     ) -> Result<u64, SampleError> {
         let (mut all, mut lists, mut passing, mut draws) = (Vec::new(), 0, 0, 0);
+        let numbers = asked.seeds.iter().flat_map(|seeds| seeds.subgraphs);
+        let subgraphs = numbers.max().map_or(0, |last| *last as usize + 1);
         for (edge_type, ends) in self.ends().iter().enumerate() {
             let Some(rule) = self.dated_rule((asked.key, hop), edge_type) else { continue };
             let Expanding { ids, sources, step, edges } = hops.expanding(edge_type, *ends);
@@ -269,16 +277,23 @@ impl Sampler {
             let around = Around { relation, is_wanted, dates };
             let found = self.read_lists(wanted, (rule, around), asked.rows, admit)?;
             let is_induced = matches!(rule, Rule::Entries(ByEntry::Among));
-            for (id, number) in ids.iter().zip(&numbers) {
-                let [start, end] = list(&found, *number);
-                let subgraph = id & !NODE;
-                let is_edge = |at: &usize| {
-                    !is_induced || sources.find(subgraph | found.sources[*at]).is_some()
-                };
-                let entries = (start..end).filter(is_edge).count() as u64;
-                edges.counts.push(count(entries)?);
-                step.draws += entries;
+            let first = edges.counts.len();
+            if is_induced {
+                let bytes = Inside::num_bytes(sources.ids().len(), ids.len(), subgraphs);
+                let _passing = admit(Stage::Topology, bytes)?;
+                edges.counts.resize(first + ids.len(), 0);
+                let counts = &mut edges.counts[first..];
+                let of = distinct.nodes_of(ends.source, sources);
+                let inside = Inside::new((ids, &numbers), nodes.len(), of, subgraphs);
+                inside.each(&found, |destination, _| counts[destination] += 1);
+                passing += bytes;
+            } else {
+                for number in &numbers {
+                    let [start, end] = list(&found, *number);
+                    edges.counts.push(count((end - start) as u64)?);
+                }
             }
+            step.draws += edges.counts[first..].iter().map(|count| u64::from(*count)).sum::<u64>();
             passing += passing_bytes(&found);
             draws += step.draws;
             all.push(Drawn { edge_type, numbers, found, is_induced });
@@ -287,7 +302,7 @@ impl Sampler {
         held.grow(hops.bytes_for_hop(self.ends(), 0).saturating_add(more), admit)?;
         for drawn in all {
             let ends = self.ends()[drawn.edge_type];
-            take(drawn, hops, ends);
+            take(drawn, hops, ends, (distinct, subgraphs));
         }
         hops.record(self.ends());
         hops.end_hop();
@@ -334,28 +349,40 @@ impl Sampler {
 }
 
 /// Puts what was drawn into the columns.
-fn take(drawn: Drawn, hops: &mut Hops<u64>, ends: Ends) {
+fn take(drawn: Drawn, hops: &mut Hops<u64>, ends: Ends, (distinct, subgraphs): (&Distinct, usize)) {
     let Drawn { edge_type, numbers, found, is_induced } = drawn;
-    let Expanding { ids, sources: known, step, edges } = hops.expanding(edge_type, ends);
+    let Expanding { ids, sources, step, edges } = hops.expanding(edge_type, ends);
     step.sources.reserve(step.draws as usize);
-    for (id, number) in ids.iter().zip(numbers) {
-        let [start, end] = list(&found, number);
-        let subgraph = id & !NODE;
-        if !is_induced {
+    if !is_induced {
+        for (id, number) in ids.iter().zip(numbers) {
+            let [start, end] = list(&found, number);
             let range = |len: usize| if len == 0 { 0..0 } else { start..end };
-            step.sources.extend(found.sources[start..end].iter().map(|id| subgraph | id));
+            step.sources.extend(found.sources[start..end].iter().map(|node| id & !NODE | node));
             edges.edge_ids.extend_from_slice(&found.edge_ids[range(found.edge_ids.len())]);
             edges.times.extend_from_slice(&found.times[range(found.times.len())]);
             edges.weights.extend_from_slice(&found.weights[range(found.weights.len())]);
-            continue;
         }
-        let is_edge = |at: &usize| known.find(subgraph | found.sources[*at]).is_some();
-        for at in (start..end).filter(is_edge) {
-            step.sources.push(subgraph | found.sources[at]);
-            edges.edge_ids.extend(found.edge_ids.get(at));
-            edges.times.extend(found.times.get(at));
-            edges.weights.extend(found.weights.get(at));
-        }
+        return;
+    }
+    let counts = &edges.counts[edges.counts.len() - ids.len()..];
+    let mut next: Vec<usize> = Vec::with_capacity(ids.len());
+    let mut num_edges = 0;
+    for count in counts {
+        next.push(num_edges);
+        num_edges += *count as usize;
+    }
+    let mut entries = vec![(0, 0); num_edges];
+    let of = distinct.nodes_of(ends.source, sources);
+    let inside = Inside::new((ids, &numbers), found.offsets.len() - 1, of, subgraphs);
+    inside.each(&found, |destination, at| {
+        entries[next[destination]] = (destination, at);
+        next[destination] += 1;
+    });
+    for (destination, at) in entries {
+        step.sources.push(ids[destination] & !NODE | found.sources[at]);
+        edges.edge_ids.extend(found.edge_ids.get(at));
+        edges.times.extend(found.times.get(at));
+        edges.weights.extend(found.weights.get(at));
     }
 }
 

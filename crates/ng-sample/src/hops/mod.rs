@@ -6,6 +6,7 @@
 //! the store answers a whole frontier in request order, nor on whether a topology is in memory.
 
 mod disjoint;
+mod inside;
 mod lists;
 mod memory;
 mod pages;
