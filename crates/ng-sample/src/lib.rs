@@ -25,6 +25,7 @@ mod links;
 mod loader;
 mod lookahead;
 mod mini_batch;
+mod node_filter;
 mod node_map;
 mod note;
 mod older;

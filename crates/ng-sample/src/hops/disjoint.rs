@@ -23,6 +23,7 @@ use crate::clock::Work;
 use crate::compact::{CompactSample, Extras};
 use crate::draw::{Around, BatchKey, ByEntry, Dated, Dates, Rule, count};
 use crate::ids::Ids;
+use crate::node_filter::NodeFilter;
 use crate::node_map::NodeMap;
 use crate::{SampleError, SampleScratch, Sampler, Temporal, TimesOf};
 
@@ -270,13 +271,14 @@ impl Sampler {
             lists += nodes.len() as u64;
             let wanted = Wanted { edge_type, nodes: &nodes, until: self.until(edge_type, &untils) };
             // What any of the subgraphs has.
-            let is_wanted = &|_, source, _| distinct.nodes[ends.source].find(source).is_some();
+            let is_induced = matches!(rule, Rule::Entries(ByEntry::Among));
+            let filter = NodeFilter::of(rule, &distinct.nodes[ends.source], admit)?;
+            let is_wanted = &|_, source, _| filter.as_ref().is_some_and(|nodes| nodes.has(source));
             let of_nodes = &|nodes: &[NodeId]| self.times_of(ends.source, nodes);
             let dates = Some(Dates { untils: &untils, of_nodes });
             let relation = &self.snapshot().catalog().edge_types[edge_type].relation;
             let around = Around { relation, is_wanted, dates };
             let found = self.read_lists(wanted, (rule, around), asked.rows, admit)?;
-            let is_induced = matches!(rule, Rule::Entries(ByEntry::Among));
             let first = edges.counts.len();
             if is_induced {
                 let bytes = Inside::num_bytes(sources.ids().len(), ids.len(), subgraphs);

@@ -30,6 +30,7 @@ use crate::admission::{Admit, Growing, Stage};
 use crate::compact::{CompactSample, Extras};
 use crate::draw::{Around, BatchKey, Rule, Source};
 use crate::ids::Id;
+use crate::node_filter::NodeFilter;
 use crate::node_map::NodeMap;
 use crate::{SampleError, Sampler};
 
@@ -93,7 +94,8 @@ impl Sampler {
                 continue;
             }
             let relation = &snapshot.catalog().edge_types[index].relation;
-            let is_wanted = &|_, source, _| sources.find(I::new(source)).is_some();
+            let filter = NodeFilter::of(rule, sources, admit)?;
+            let is_wanted = &|_, source, _| filter.as_ref().is_some_and(|nodes| nodes.has(source));
             let around = Around { is_wanted, ..Around::nothing(relation) };
             if let Some(topology) = &self.resident[index] {
                 let more = memory::plan(topology, (rule, around), ids, step, edges)?;
