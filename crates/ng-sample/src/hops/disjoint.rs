@@ -14,7 +14,7 @@ use std::sync::Arc;
 use ng_store::{Expansion, RowQueue};
 use ng_types::{NodeId, NodeTypeId};
 
-use super::inside::{Inside, Nodes};
+use super::inside::{Inside, NODE, NODE_BITS, Nodes};
 use super::lists::Wanted;
 use super::subgraph::{Ends, Expanding, HearNodes, Hops, passing_bytes};
 use super::until::Until;
@@ -26,10 +26,6 @@ use crate::ids::Ids;
 use crate::node_filter::NodeFilter;
 use crate::node_map::NodeMap;
 use crate::{SampleError, SampleScratch, Sampler, Temporal, TimesOf};
-
-/// Bits of a node's id; the subgraph is above them.
-pub(super) const NODE_BITS: u32 = 40;
-pub(super) const NODE: u64 = (1 << NODE_BITS) - 1;
 
 /// Memory for a node that may be new, beside what numbering takes.
 const BYTES_PER_NODE: u64 = NodeMap::<u64>::BYTES_PER_NODE + 3 * size_of::<u32>() as u64;

@@ -8,8 +8,11 @@
 use ng_store::Expansion;
 use ng_types::NodeId;
 
-use super::disjoint::{NODE, NODE_BITS};
 use crate::node_map::NodeMap;
+
+/// Bits of a node's id; the subgraph is above them.
+pub(super) const NODE_BITS: u32 = 40;
+pub(super) const NODE: u64 = (1 << NODE_BITS) - 1;
 
 /// A lookup of a node costs as much as looking at so many subgraphs that have it.
 const LOOKUP: usize = 16;

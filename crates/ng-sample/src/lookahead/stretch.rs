@@ -221,8 +221,9 @@ impl LookAhead {
         })
     }
 
-    /// Studies what was sampled meanwhile; whether that is enough, or all that there is or that fits
-    /// the memory. It waits for samples if the next step would have to wait anyway, or if the decision is late.
+    /// Studies what was sampled meanwhile; whether that is enough, or all that there is or that has
+    /// room. It waits for samples if the next step would have to wait anyway, or if the decision is
+    /// late.
     fn study(
         &self,
         known: &mut Known,
