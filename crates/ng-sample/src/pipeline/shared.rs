@@ -27,6 +27,27 @@ pub(crate) const POLL: Duration = Duration::from_millis(20);
 /// back.
 const MEMORY_PATIENCE: Duration = Duration::from_secs(10);
 
+/// What counts at most of the time between two looks.
+const LONGEST_LOOK: Duration = Duration::from_millis(200);
+
+/// How long somebody has waited for what is due. A process that was stopped for a while, or had no
+/// processor, did not wait meanwhile.
+#[derive(Default)]
+struct Patience {
+    waited: Duration,
+    last: Option<Instant>,
+}
+
+impl Patience {
+    /// Looks at the time once more; whether that was enough.
+    fn is_over(&mut self, is_due: bool, now: Instant) -> bool {
+        let passed = self.last.map_or(Duration::ZERO, |last| now.saturating_duration_since(last));
+        self.waited = if is_due { self.waited + passed.min(LONGEST_LOOK) } else { Duration::ZERO };
+        self.last = is_due.then_some(now);
+        self.waited > MEMORY_PATIENCE
+    }
+}
+
 /// The state of a pipeline; `way` is that of the threads that make its batches.
 #[derive(Debug, Default)]
 pub(crate) struct State<W> {
@@ -145,15 +166,11 @@ impl<W> Shared<W> {
         mut take: impl FnMut(&mut State<W>) -> Result<Option<R>, SampleError>,
         is_due: impl Fn(&State<W>) -> bool,
     ) -> Result<R, SampleError> {
-        let mut since = None;
+        let mut patience = Patience::default();
         let look = |state: &mut State<W>| match take(state) {
             Ok(found) => found.map(Ok),
             Err(error) if error.may_pass() => {
-                let begin = *since.get_or_insert_with(Instant::now);
-                if !is_due(state) {
-                    since = None;
-                }
-                (since.is_some() && begin.elapsed() > MEMORY_PATIENCE).then_some(Err(error))
+                patience.is_over(is_due(state), Instant::now()).then_some(Err(error))
             }
             Err(error) => Some(Err(error)),
         };
@@ -314,6 +331,23 @@ mod tests {
     use ng_types::NodeTypeId;
 
     use super::*;
+
+    #[test]
+    fn a_process_that_was_stopped_did_not_wait_meanwhile() {
+        let (mut patience, mut now) = (Patience::default(), Instant::now());
+        let mut looks = |count: u32, each: Duration, is_due: bool| {
+            let look = |_| {
+                now += each;
+                patience.is_over(is_due, now)
+            };
+            (0..count).map(look).filter(|is_over| *is_over).count()
+        };
+        assert_eq!(looks(400, POLL, true), 0, "8 s");
+        assert_eq!(looks(1, Duration::from_secs(3600), true), 0, "stopped for an hour");
+        assert_eq!(looks(1, POLL, false), 0, "due no more");
+        assert_eq!(looks(500, POLL, true), 0, "10 s again, less the first look");
+        assert_eq!(looks(5, POLL, true), 4, "and up to 80 ms more");
+    }
 
     #[test]
     fn a_thread_that_panics_ends_the_wait_of_all_others() {
