@@ -267,13 +267,13 @@ impl Sampler {
             lists += nodes.len() as u64;
             let wanted = Wanted { edge_type, nodes: &nodes, until: self.until(edge_type, &untils) };
             // What any of the subgraphs has.
-            let is_induced = matches!(rule, Rule::Entries(ByEntry::Among));
             let filter = NodeFilter::of(rule, &distinct.nodes[ends.source], admit)?;
             let is_wanted = &|_, source, _| filter.as_ref().is_some_and(|nodes| nodes.has(source));
             let of_nodes = &|nodes: &[NodeId]| self.times_of(ends.source, nodes);
             let dates = Some(Dates { untils: &untils, of_nodes });
             let relation = &self.snapshot().catalog().edge_types[edge_type].relation;
             let around = Around { relation, is_wanted, dates };
+            let is_induced = filter.is_some();
             let found = self.read_lists(wanted, (rule, around), asked.rows, admit)?;
             let first = edges.counts.len();
             if is_induced {

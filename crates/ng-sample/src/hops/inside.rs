@@ -14,7 +14,7 @@ use crate::node_map::NodeMap;
 pub(super) const NODE_BITS: u32 = 40;
 pub(super) const NODE: u64 = (1 << NODE_BITS) - 1;
 
-/// A lookup of a node costs as much as looking at so many subgraphs that have it.
+/// Subgraphs of a node that can be looked at in the time of one lookup in a table.
 const LOOKUP: usize = 16;
 
 /// Groups of numbers, one after the other.
@@ -71,7 +71,7 @@ pub(super) struct Inside<'a> {
 }
 
 impl<'a> Inside<'a> {
-    /// Bytes for so many sources, destinations and subgraphs.
+    /// Bytes that it takes, by the numbers of sources, destinations and subgraphs.
     pub fn num_bytes(sources: usize, destinations: usize, subgraphs: usize) -> u64 {
         (4 * (3 * sources + 3 * destinations + 6 + subgraphs)) as u64
     }
