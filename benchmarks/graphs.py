@@ -4,6 +4,7 @@
     python -m benchmarks.graphs planted --nodes 1M --degree 25 --width 64 --name small
     python -m benchmarks.graphs narrow --name planted_4m --x-dtype f16   # of arrays that are there
     python -m benchmarks.graphs timed --name planted_4m          # edges with times and weights
+    python -m benchmarks.graphs two_way --name planted_4m        # out-edges, too
     python -m benchmarks.graphs typed --name planted_4m          # two node types, four edge types
     python -m benchmarks.graphs reorganized --name planted_4m --by heat      # planted_4m_heat.ng
     python -m benchmarks.graphs planted_16m | cnr_natural | cnr_random | cnr_kronecker | physics
@@ -221,25 +222,14 @@ def write_store(
     return run_import(plan, path, options)
 
 
-def write_narrow(name: str, x_dtype: str, folder: Path) -> None:
-    """A graph's store once more, with narrow or sparse rows, as NAME_DTYPE.ng."""
+def write_again(name: str, what: str, folder: Path, **how: Any) -> None:
+    """A graph's store once more, written otherwise, as NAME_WHAT.ng; `how` is for `write_store`."""
     home = folder / name
     arrays = {path.stem: np.load(path, mmap_mode="r") for path in home.glob("*.npy")}
     rows, width = npy_rows(home / "feat.npy"), arrays["feat"].shape[1]
     graph = Graph(arrays["indptr"], arrays["indices"], arrays["labels"], width, rows)
-    say(f"importing {name}_{x_dtype}.ng")
-    write_store(graph, arrays, rows, folder / f"{name}_{x_dtype}.ng", x_dtype)
-    say("done")
-
-
-def write_timed(name: str, folder: Path) -> None:
-    """A graph's store once more, whose edges have times and weights, as NAME_timed.ng."""
-    home = folder / name
-    arrays = {path.stem: np.load(path, mmap_mode="r") for path in home.glob("*.npy")}
-    rows, width = npy_rows(home / "feat.npy"), arrays["feat"].shape[1]
-    graph = Graph(arrays["indptr"], arrays["indices"], arrays["labels"], width, rows)
-    say(f"importing {name}_timed.ng")
-    write_store(graph, arrays, rows, folder / f"{name}_timed.ng", timed=True)
+    say(f"importing {name}_{what}.ng")
+    write_store(graph, arrays, rows, folder / f"{name}_{what}.ng", **how)
     say("done")
 
 
@@ -330,7 +320,8 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "graph", choices=["planted", "narrow", "reorganized", "timed", "typed", *NAMED]
+        "graph",
+        choices=["planted", "narrow", "reorganized", "timed", "two_way", "typed", *NAMED],
     )
     parser.add_argument("--nodes", type=count, default=4_000_000, help="of `planted`")
     parser.add_argument("--degree", type=float, default=DEGREE, help="of `planted`, mean")
@@ -345,11 +336,13 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=GRAPHS)
     args = parser.parse_args()
     say(f"seed {args.seed}")
-    if args.graph == "narrow":
-        write_narrow(args.name or "planted_4m", args.x_dtype, args.folder)
-        return
-    if args.graph == "timed":
-        write_timed(args.name or "planted_4m", args.folder)
+    again: dict[str, dict[str, Any]] = {
+        "narrow": {"what": args.x_dtype, "x_dtype": args.x_dtype},
+        "timed": {"what": "timed", "timed": True},
+        "two_way": {"what": "two_way", "reverse": True},
+    }
+    if args.graph in again:
+        write_again(args.name or "planted_4m", folder=args.folder, **again[args.graph])
         return
     if args.graph == "typed":
         home = args.folder / (args.name or "planted_4m")

@@ -23,9 +23,9 @@ const MEMORY: u64 = 24 << 20;
 const SHORT: u64 = 1_000;
 
 /// Lists of 20 sources, which the long ones repeat: batches with as many rows and more edges.
-fn build(dir: &Path) {
+fn build(dir: &Path, long: u64) {
     let list = |node: u64| -> Vec<u64> {
-        let entries = if node < SHORT { 20 } else { 400 };
+        let entries = if node < SHORT { 20 } else { long };
         (0..entries).map(|at| at % 20 * 997 + node % 20).collect()
     };
     let x = Rows::new("x", Dtype::F32, &[512]);
@@ -61,31 +61,43 @@ fn in_time<R: Send + 'static>(work: impl FnOnce() -> R + Send + 'static) -> R {
     tell.recv_timeout(Duration::from_secs(120)).expect("an end")
 }
 
+/// All batches are those that are sampled one by one.
+fn check_all(path: &Path, reading: Reading) {
+    let whole = open(path, 512 << 20);
+    let (plain, store) = (sampler(&whole), open(path, MEMORY));
+    let mut ahead = start(&store, reading);
+    for index in 0..BATCHES {
+        let batch = ahead.next().expect("one").expect("batch");
+        let expected = plain.sample(&[(NODE, &seeds(index))], index).expect("batch");
+        assert!(batch == expected, "batch {index}, {reading:?}");
+    }
+    assert!(ahead.next().is_none());
+    assert!(store.budget().peak_bytes() <= MEMORY);
+}
+
 #[test]
 fn samples_that_outgrow_the_first_ones_shorten_the_window() {
     let dir = tempfile::tempdir().expect("temporary directory");
-    build(dir.path());
+    build(dir.path(), 400);
     for reading in [Reading::Scan, Reading::Window, Reading::Auto, Reading::Distribute] {
         let path = dir.path().to_owned();
-        in_time(move || {
-            let whole = open(&path, 512 << 20);
-            let (plain, store) = (sampler(&whole), open(&path, MEMORY));
-            let mut ahead = start(&store, reading);
-            for index in 0..BATCHES {
-                let batch = ahead.next().expect("one").expect("batch");
-                let expected = plain.sample(&[(NODE, &seeds(index))], index).expect("batch");
-                assert!(batch == expected, "batch {index}, {reading:?}");
-            }
-            assert!(ahead.next().is_none());
-            assert!(store.budget().peak_bytes() <= MEMORY);
-        });
+        in_time(move || check_all(&path, reading));
     }
+}
+
+#[test]
+fn a_thread_that_rests_gives_way_to_one_that_waits_for_memory() {
+    let dir = tempfile::tempdir().expect("temporary directory");
+    // One thread has room for what it works with, two have not.
+    build(dir.path(), 1_200);
+    let path = dir.path().to_owned();
+    in_time(move || check_all(&path, Reading::Scan));
 }
 
 #[test]
 fn memory_that_others_keep_is_an_error() {
     let dir = tempfile::tempdir().expect("temporary directory");
-    build(dir.path());
+    build(dir.path(), 400);
     let path = dir.path().to_owned();
     let error = in_time(move || {
         let store = open(&path, MEMORY);

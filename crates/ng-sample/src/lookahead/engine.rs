@@ -199,7 +199,7 @@ impl LookAhead {
         loop {
             let next = |state: &mut AheadState| {
                 let known = self.known(state);
-                state.way.next_to_sample(rests, known)
+                state.way.next_to_sample(rests, known, scratch.num_bytes() > 0)
             };
             match self.shared.wait_until(Wait::SampleForDemand, next)? {
                 ToSample::Rest => {
@@ -207,6 +207,7 @@ impl LookAhead {
                     rests += 1;
                     self.shared.change(|state| state.way.resting += 1);
                 }
+                ToSample::GiveWay => scratch = SampleScratch::default(),
                 ToSample::Job(index) => self.sample_job(index, &mut scratch)?,
             }
         }

@@ -3,6 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use ng_types::canary::planted;
+
 use super::pieces::{Piece, Resolved, Sampled};
 use crate::pipeline::{Shared, State};
 
@@ -14,8 +16,10 @@ const QUEUED_ROWS_MAX: usize = 96 << 10;
 pub(crate) enum ToSample {
     /// The job of this number.
     Job(u64),
-    /// Let go of the memory that it works with.
+    /// Let go of the memory that it works with, as it was told to.
     Rest,
+    /// The same, because another thread waits for memory.
+    GiveWay,
 }
 
 /// The state of a look-ahead.
@@ -83,10 +87,16 @@ impl AheadState {
 }
 
 impl Ahead {
-    /// What a sampling thread that has rested so often does next, of the first `known` jobs.
-    pub fn next_to_sample(&mut self, rests: u64, known: u64) -> Option<ToSample> {
+    /// What a sampling thread that has rested so often does next, of the first `known` jobs; `holds`
+    /// says whether it keeps memory for them.
+    pub fn next_to_sample(&mut self, rests: u64, known: u64, holds: bool) -> Option<ToSample> {
         if rests < self.rests {
             return Some(ToSample::Rest);
+        }
+        // A batch that was begun comes first: were its memory taken for a later one, which would
+        // keep it, the consumer could wait for the earlier one for ever.
+        if self.starved > 0 && !planted("keep_memory_that_others_wait_for") {
+            return holds.then_some(ToSample::GiveWay);
         }
         let until = self.sample_until.min(self.sample_before.unwrap_or(u64::MAX));
         if self.begun >= until.min(known) {
