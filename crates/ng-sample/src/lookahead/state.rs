@@ -87,8 +87,8 @@ impl AheadState {
 }
 
 impl Ahead {
-    /// What a sampling thread that has rested so often does next, of the first `known` jobs; `holds`
-    /// says whether it keeps memory for them.
+    /// What a sampling thread that has rested so often does next, of the first `known` jobs.
+    /// `holds` says whether it keeps memory for them.
     pub fn next_to_sample(&mut self, rests: u64, known: u64, holds: bool) -> Option<ToSample> {
         if rests < self.rests {
             return Some(ToSample::Rest);
