@@ -216,10 +216,11 @@ def test_a_split_that_divides_a_graph_is_refused(tmp_path):
     ],
 )
 def test_links_are_trained_and_ranked(plain, settings):
-    result = run(plain, task="link", epochs=4, eval_negatives=20, **settings)
+    # After 4 epochs the decoder "mlp" has learned nothing on some processors; all have after 10.
+    result = run(plain, task="link", epochs=10, eval_negatives=20, **settings)
     assert set(result.test) == {"mrr", "hits@10", "roc-auc"}
     assert result.losses[-1] < result.losses[0]
-    assert result.test["roc-auc"] > 0.5
+    assert result.test["roc-auc"] > 0.6
 
 
 def test_links_between_two_types_are_trained_by_a_recommender(tmp_path):
