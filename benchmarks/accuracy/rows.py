@@ -181,8 +181,8 @@ ROWS: tuple[Row, ...] = (
     ),
     Row("dblp-temporal", "dblp", "temporal", "temporal", "mrr", _DATED, "last neighbours"),
     _visits("gowalla", "ngcf", "sampled", _VISITS | _RANKED),
-    # Rows are ranked from walks that are drawn anew. Those alone have a deviation of 0.0017, the
-    # half of what seeds differ by, so three seeds would not tell it.
+    # Rows are ranked from walks that are drawn anew. Those alone have a deviation of 0.0017,
+    # about that of PyG's seeds, which three of them estimate badly.
     _visits("gowalla_one", "pinsage", "walks", _VISITS | _WALKED, seeds=10),
     _sampled(
         "debian",
