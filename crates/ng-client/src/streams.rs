@@ -3,13 +3,13 @@
 //! Each stream has a connection of its own. The invariants: a stream that is dropped ends its call;
 //! a graph that is not sent to its end is not made.
 
-use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use ng_rpc::{Message, Status, Streaming, call, v1};
 use tokio::sync::mpsc;
+use tokio::task::{JoinError, JoinHandle};
 use tokio_stream::Stream as Messages;
 use v1::update_graph_request::Part;
 
@@ -104,25 +104,22 @@ impl AsyncClient {
         let parts = Parts { head: Some(head), sent, is_over: false };
         let path = "/neargraph.v1.GraphStoreService/UpdateGraph";
         let request = self.request(parts);
-        let answer = Box::pin(async move { call::upload(&channel, path, request).await });
+        // A call that is cancelled looks to servers as if its last message had come. So it goes on
+        // when the upload is dropped, until the server has refused what is missing.
+        let answer = tokio::spawn(async move { call::upload(&channel, path, request).await });
         Ok(Upload { pieces, answer, early: None })
     }
 }
 
-type Answer = Pin<Box<dyn Future<Output = Result<v1::UpdateGraphResponse, Status>> + Send>>;
+type Answered = Result<v1::UpdateGraphResponse, Status>;
 
 /// A graph that is sent in pieces. Dropping it before it is finished gives it up.
+#[derive(Debug)]
 pub struct Upload {
     pieces: mpsc::Sender<Piece>,
-    answer: Answer,
+    answer: JoinHandle<Answered>,
     /// What the server said before it was asked to finish.
-    early: Option<Result<v1::UpdateGraphResponse, Status>>,
-}
-
-impl fmt::Debug for Upload {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Upload").field("early", &self.early).finish_non_exhaustive()
-    }
+    early: Option<Answered>,
 }
 
 impl Upload {
@@ -149,7 +146,7 @@ impl Upload {
         self.put(Piece::End).await;
         match self.early {
             Some(early) => early,
-            None => self.answer.await,
+            None => answered(&mut self.answer).await,
         }
     }
 
@@ -160,7 +157,7 @@ impl Upload {
         }
         let taken = tokio::select! {
             biased;
-            early = &mut self.answer => {
+            early = answered(&mut self.answer) => {
                 self.early = Some(early);
                 return false;
             }
@@ -168,10 +165,15 @@ impl Upload {
         };
         if !taken {
             // The connection has dropped the call, and its answer says why.
-            self.early = Some((&mut self.answer).await);
+            self.early = Some(answered(&mut self.answer).await);
         }
         taken
     }
+}
+
+async fn answered(call: &mut JoinHandle<Answered>) -> Answered {
+    let ended = |error: JoinError| Status::internal(format!("the call was ended: {error}"));
+    call.await.map_err(ended)?
 }
 
 enum Piece {
