@@ -1,10 +1,14 @@
 //! How long a systolic array and its vector unit compute on a batch (ScaleSim's output-stationary
-//! model, as BeaconGNN uses it).
+//! model, as BeaconGNN uses it). What crosses the interface of its memory: `scratchpad`.
 
 use serde::{Deserialize, Serialize};
 
 use crate::config::Accelerator;
+use crate::scratchpad::Scratchpad;
 use crate::time::{Picos, SECOND};
+
+/// Bytes of a word.
+pub(crate) const WORD_BYTES: u64 = 2;
 
 /// A product of an M x K by a K x N matrix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +19,26 @@ pub struct Gemm {
     pub k: u64,
     /// Columns of the result.
     pub n: u64,
+}
+
+/// A matrix of a product.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Operand {
+    /// Which of the batch's matrices.
+    pub id: u32,
+    /// It is computed inside the accelerator; else it comes from the memory below.
+    pub is_made_inside: bool,
+    /// It goes to the memory below.
+    pub is_result: bool,
+}
+
+/// A product and the matrices that it has: both factors, and what they make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Product {
+    /// The sizes.
+    pub gemm: Gemm,
+    /// M x K, K x N and M x N.
+    pub operands: [Operand; 3],
 }
 
 /// What a layer does with the rows of a node and its neighbours (HolisticGNN, section II.A).
@@ -53,7 +77,7 @@ pub struct Model {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Work {
     /// Products, in order.
-    pub gemms: Vec<Gemm>,
+    pub products: Vec<Product>,
     /// Vectors added up, with their width.
     pub sums: Vec<(u64, u64)>,
 }
@@ -69,63 +93,112 @@ impl Work {
         for last in (0..visits.len().saturating_sub(1)).rev() {
             let nodes: u64 = visits[..=last].iter().sum();
             let summed: u64 = visits[1..=last + 1].iter().sum();
-            work.add_layer(model.layer, (nodes, summed), (width, model.hidden));
+            let are_features = last + 2 == visits.len();
+            work.add_layer(model.layer, (nodes, summed), (width, model.hidden), are_features);
             width = model.hidden;
         }
         let targets = visits.first().copied().unwrap_or(0);
-        work.gemms.push(Gemm { m: targets, k: width, n: model.outputs });
+        work.forward(Gemm { m: targets, k: width, n: model.outputs }, visits.len() < 2, None);
+        if let Some(last) = work.products.last_mut() {
+            last.operands[2].is_result = true;
+        }
         if model.backward {
-            // Of each product, the gradients of its weights and of its input.
-            let forward = work.gemms.clone();
-            for Gemm { m, k, n } in forward.into_iter().rev() {
-                work.gemms.push(Gemm { m: k, k: m, n });
-                work.gemms.push(Gemm { m, k: n, n: k });
-            }
+            work.add_backward();
         }
         work
     }
 
-    /// A layer for `nodes` that have `summed` neighbours between them.
-    fn add_layer(&mut self, layer: Layer, (nodes, summed): (u64, u64), (k, n): (u64, u64)) {
+    /// A layer for `nodes` that have `summed` neighbours between them. Its rows are those of
+    /// features, or were made by the layer before.
+    fn add_layer(
+        &mut self,
+        layer: Layer,
+        (nodes, summed): (u64, u64),
+        (k, n): (u64, u64),
+        are_features: bool,
+    ) {
         let first = Gemm { m: nodes, k, n };
-        self.gemms.push(first);
+        let made = self.forward(first, are_features, None);
         match layer {
             Layer::Sage => self.sums.push((summed, k)),
             // Each row is scaled before it is summed.
             Layer::Gcn => self.sums.push((2 * (summed + nodes), k)),
             Layer::Gin => {
                 self.sums.push((summed + 2 * nodes, k));
-                self.gemms.push(Gemm { m: nodes, k: n, n });
+                self.forward(Gemm { m: nodes, k: n, n }, false, Some(made));
             }
             Layer::Ngcf => {
                 self.sums.push((3 * summed, k));
-                self.gemms.push(first);
+                self.forward(first, are_features, None);
+            }
+        }
+    }
+
+    /// A product by weights: the number of the matrix that it makes. Its rows are `input`, or
+    /// others that come from the memory below or are made by the vector unit.
+    fn forward(&mut self, gemm: Gemm, are_features: bool, input: Option<u32>) -> u32 {
+        let next = 3 * self.products.len() as u32;
+        let operand = |id, is_made_inside| Operand { id, is_made_inside, is_result: false };
+        let rows = operand(input.unwrap_or(next), !are_features);
+        let operands = [rows, operand(next + 1, false), operand(next + 2, true)];
+        self.products.push(Product { gemm, operands });
+        next + 2
+    }
+
+    /// The gradients of each product: of its weights, and of its rows where these are not the
+    /// features, which nobody trains.
+    fn add_backward(&mut self) {
+        let forward = self.products.clone();
+        let mut next = 3 * forward.len() as u32;
+        let mut made = |is_result| {
+            next += 1;
+            Operand { id: next, is_made_inside: true, is_result }
+        };
+        for Product { gemm: Gemm { m, k, n }, operands: [rows, weights, _] } in
+            forward.into_iter().rev()
+        {
+            let behind = made(false);
+            let gemm = Gemm { m: k, k: m, n };
+            self.products.push(Product { gemm, operands: [rows, behind, made(true)] });
+            if rows.is_made_inside {
+                let gemm = Gemm { m, k: n, n: k };
+                self.products.push(Product { gemm, operands: [behind, weights, made(false)] });
             }
         }
     }
 
     /// Multiplications, and as many additions.
     pub fn multiplications(&self) -> u64 {
-        self.gemms.iter().map(|gemm| gemm.m * gemm.k * gemm.n).sum()
+        self.gemms().map(|gemm| gemm.m * gemm.k * gemm.n).sum()
+    }
+
+    /// The sizes of all products.
+    pub fn gemms(&self) -> impl Iterator<Item = Gemm> + '_ {
+        self.products.iter().map(|product| product.gemm)
     }
 }
 
 impl Accelerator {
     /// Cycles of one product: K + R + C - 2 a fold and the drain of the last one's R rows, for
-    /// ceil(M / R) ceil(N / C) folds; or what the memory below needs to move all operands.
-    pub fn gemm_cycles(&self, gemm: Gemm) -> u64 {
+    /// ceil(M / R) ceil(N / C) folds; or what the memory below needs to move `crossing` words.
+    pub fn gemm_cycles(&self, gemm: Gemm, crossing: u64) -> u64 {
         let (rows, columns) = (u64::from(self.rows), u64::from(self.columns));
         let folds = gemm.m.div_ceil(rows) * gemm.n.div_ceil(columns);
         if folds == 0 {
             return 0;
         }
         let computing = folds * (gemm.k + rows + columns - 2) + rows;
-        let words = gemm.m * gemm.k + gemm.k * gemm.n + gemm.m * gemm.n;
         let moving = match self.words_per_cycle {
             0 => 0,
-            words_per_cycle => words.div_ceil(u64::from(words_per_cycle)),
+            words_per_cycle => crossing.div_ceil(u64::from(words_per_cycle)),
         };
         computing.max(moving)
+    }
+
+    /// Words between the accelerator's memory and the one below for each product of a batch.
+    pub fn crossings(&self, work: &Work) -> Vec<u64> {
+        let mut memory = Scratchpad::new(self.scratchpad_bytes / WORD_BYTES);
+        work.products.iter().map(|product| memory.crossing(product)).collect()
     }
 
     /// Words read from and written to the memory beside the array for one product.
@@ -145,7 +218,9 @@ impl Accelerator {
         if !self.timed {
             return 0;
         }
-        let products: u64 = work.gemms.iter().map(|&gemm| self.gemm_cycles(gemm)).sum();
+        let crossings = self.crossings(work);
+        let each = work.gemms().zip(crossings);
+        let products: u64 = each.map(|(gemm, words)| self.gemm_cycles(gemm, words)).sum();
         let sums: u64 = work.sums.iter().map(|&(count, width)| self.sum_cycles(count, width)).sum();
         ((products + sums) as f64 * (SECOND as f64 / self.hertz)).round() as Picos
     }
@@ -158,48 +233,74 @@ mod tests {
 
     #[test]
     fn one_fold_streams_k_past_both_edges_and_drains() {
-        let mut array = Config::paper().accelerator;
-        array.words_per_cycle = 0;
+        let array = Config::paper().accelerator;
         let gemm = Gemm { m: 64, k: 100, n: 64 };
-        assert_eq!(array.gemm_cycles(gemm), 100 + 64 + 64 - 2 + 64);
-        assert_eq!(array.gemm_cycles(Gemm { m: 65, ..gemm }), 2 * 226 + 64);
-        assert_eq!(array.gemm_cycles(Gemm { m: 0, ..gemm }), 0);
+        assert_eq!(array.gemm_cycles(gemm, 0), 100 + 64 + 64 - 2 + 64);
+        assert_eq!(array.gemm_cycles(Gemm { m: 65, ..gemm }, 0), 2 * 226 + 64);
+        assert_eq!(array.gemm_cycles(Gemm { m: 0, ..gemm }, 0), 0);
     }
 
     #[test]
     fn a_narrow_memory_stalls_a_product() {
         let mut array = Config::paper().accelerator;
         array.words_per_cycle = 1;
-        assert_eq!(array.gemm_cycles(Gemm { m: 64, k: 1, n: 64 }), 64 + 64 + 64 * 64);
+        assert_eq!(array.gemm_cycles(Gemm { m: 64, k: 1, n: 64 }, 4224), 4224);
+        array.words_per_cycle = 16;
+        assert_eq!(array.gemm_cycles(Gemm { m: 64, k: 1, n: 64 }, 4224), 264);
+    }
+
+    fn model(layer: Layer, backward: bool) -> Model {
+        Model { columns: 200, hidden: 128, outputs: 10, backward, layer }
+    }
+
+    fn gemm(m: u64, k: u64, n: u64) -> Gemm {
+        Gemm { m, k, n }
     }
 
     #[test]
     fn a_batch_has_a_product_for_each_layer_and_one_for_the_result() {
-        let layer = Layer::Sage;
-        let model = Model { columns: 200, hidden: 128, outputs: 10, backward: false, layer };
-        let work = Work::of_batch(&model, &[128, 384, 1152, 3456]);
-        let gemm = |m, k, n| Gemm { m, k, n };
-        assert_eq!(
-            work.gemms,
-            [gemm(1664, 200, 128), gemm(512, 128, 128), gemm(128, 128, 128), gemm(128, 128, 10)]
-        );
+        let visits = [128, 384, 1152, 3456];
+        let work = Work::of_batch(&model(Layer::Sage, false), &visits);
+        let forward =
+            [gemm(1664, 200, 128), gemm(512, 128, 128), gemm(128, 128, 128), gemm(128, 128, 10)];
+        assert_eq!(work.gemms().collect::<Vec<_>>(), forward);
         assert_eq!(work.sums, [(4992, 200), (1536, 128), (384, 128)]);
-        let trained = Work::of_batch(&Model { backward: true, ..model }, &[128, 384, 1152, 3456]);
-        assert_eq!(trained.multiplications(), 3 * work.multiplications());
+        // Each has a gradient of its weights, and all but that of the features one of its rows.
+        let trained = Work::of_batch(&model(Layer::Sage, true), &visits);
+        let of_features = 1664 * 200 * 128;
+        assert_eq!(trained.multiplications(), 3 * work.multiplications() - of_features);
+        assert_eq!(trained.gemms().last(), Some(gemm(200, 1664, 128)));
     }
 
     #[test]
     fn layers_differ_in_sums_and_products() {
-        let work = |layer| {
-            let model = Model { columns: 200, hidden: 128, outputs: 10, backward: false, layer };
-            Work::of_batch(&model, &[10, 30])
-        };
+        let work = |layer| Work::of_batch(&model(layer, false), &[10, 30]);
         let (gcn, gin, ngcf) = (work(Layer::Gcn), work(Layer::Gin), work(Layer::Ngcf));
-        let gemm = |m, k, n| Gemm { m, k, n };
-        assert_eq!(gcn.gemms, work(Layer::Sage).gemms);
+        let gemms = |work: &Work| work.gemms().collect::<Vec<_>>();
+        assert_eq!(gemms(&gcn), gemms(&work(Layer::Sage)));
         assert_eq!((&gcn.sums, &gin.sums), (&vec![(80, 200)], &vec![(50, 200)]));
-        assert_eq!(gin.gemms, [gemm(10, 200, 128), gemm(10, 128, 128), gemm(10, 128, 10)]);
-        assert_eq!(ngcf.gemms, [gemm(10, 200, 128), gemm(10, 200, 128), gemm(10, 128, 10)]);
+        assert_eq!(gemms(&gin), [gemm(10, 200, 128), gemm(10, 128, 128), gemm(10, 128, 10)]);
+        assert_eq!(gemms(&ngcf), [gemm(10, 200, 128), gemm(10, 200, 128), gemm(10, 128, 10)]);
         assert_eq!(ngcf.sums, [(90, 200)]);
+        // Backwards a perceptron needs the gradient between its layers, and none of the features.
+        let count = |layer| Work::of_batch(&model(layer, true), &[10, 30]).products.len();
+        assert_eq!([Layer::Sage, Layer::Gin, Layer::Ngcf].map(count), [2 + 3, 3 + 5, 3 + 4]);
+    }
+
+    #[test]
+    fn features_weights_and_results_cross_once_and_nothing_in_between() {
+        let visits = [128, 384, 1152, 3456];
+        let crossed = |backward, array: &Accelerator| {
+            let work = Work::of_batch(&model(Layer::Sage, backward), &visits);
+            array.crossings(&work).iter().sum::<u64>()
+        };
+        let array = Config::paper().accelerator;
+        let weights = (200 + 128 + 128) * 128 + 128 * 10;
+        let inputs = 1664 * 200 + weights;
+        assert_eq!(crossed(false, &array), inputs + 128 * 10);
+        // Backwards the gradients of the weights leave, too; the features are there already.
+        assert_eq!(crossed(true, &array), inputs + 128 * 10 + weights);
+        let small = Accelerator { scratchpad_bytes: 64 << 10, ..array };
+        assert!(crossed(true, &small) > 2 * crossed(true, &Config::paper().accelerator));
     }
 }

@@ -2,20 +2,19 @@
 
 use serde::Serialize;
 
-use crate::accelerator::Work;
+use crate::accelerator::{WORD_BYTES, Work};
 use crate::config::{Accelerator, Config, Energy};
-use crate::engine::{Outcome, Stamps};
+use crate::engine::Outcome;
 use crate::plan::Plan;
 use crate::time::{Picos, to_seconds};
 
-/// Bytes of a word, and of one access to the accelerator's memory.
-const WORD_BYTES: u64 = 2;
+/// Bytes of one access to the accelerator's memory.
 const ACCESS_BYTES: u64 = 64;
 
 /// Joules of a batch, by part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Joules {
-    /// Dies: senses, data that wait for the bus, standby.
+    /// Dies: senses, the one that its channel has selected, standby.
     pub flash: f64,
     /// Samplers on dies.
     pub samplers: f64,
@@ -38,7 +37,6 @@ pub struct Joules {
 /// What a batch did, as far as energy is concerned.
 pub(crate) struct Activity<'a> {
     pub plan: &'a Plan,
-    pub stamps: &'a Stamps,
     pub outcome: &'a Outcome,
     pub dies: u64,
     /// Of the batch as a whole.
@@ -99,13 +97,13 @@ impl Joules {
     }
 }
 
-/// Senses, data that wait in registers or travel, and standby of all dies for the rest.
+/// Senses, and of each channel the die that it has selected, one at a time; the others stand by,
+/// whether or not their registers hold data.
 fn flash(costs: &Energy, of: &Activity) -> f64 {
-    let held: Picos = (0..of.plan.len()).map(|c| of.stamps.sent[c] - of.stamps.ready[c]).sum();
-    let sensed = of.outcome.die_busy;
-    let idle = (of.dies * of.time).saturating_sub(sensed + held);
+    let (sensed, selected) = (of.outcome.die_busy, of.outcome.channel_busy);
+    let idle = (of.dies * of.time).saturating_sub(sensed + selected);
     let charge = costs.sense_amperes * to_seconds(sensed)
-        + costs.hold_amperes * to_seconds(held)
+        + costs.selected_amperes * to_seconds(selected)
         + costs.standby_amperes * to_seconds(idle);
     costs.flash_volts * charge
 }
@@ -119,7 +117,7 @@ fn arithmetic(costs: &Energy, work: &Work) -> f64 {
 /// Operands and results of products, and leakage.
 fn sram(costs: &Energy, of: &Activity) -> f64 {
     let (mut read, mut written) = (0, 0);
-    for &gemm in &of.work.gemms {
+    for gemm in of.work.gemms() {
         let words = of.array.gemm_words(gemm);
         (read, written) = (read + words.0, written + words.1);
     }

@@ -19,11 +19,12 @@ mod plan;
 mod planning;
 mod platform;
 mod reuse;
+mod scratchpad;
 mod simulate;
 mod summary;
 mod time;
 
-pub use accelerator::{Gemm, Layer, Model, Work};
+pub use accelerator::{Gemm, Layer, Model, Operand, Product, Work};
 pub use config::{
     Accelerator, Config, ConfigError, Dram, Energy, Firmware, Flash, Host, Payload, Router, Switch,
 };

@@ -15,6 +15,8 @@ pub mod flag {
     pub const SECONDARY: u8 = 4;
     /// Its page is in the SSD's memory already.
     pub const CACHED: u8 = 8;
+    /// Its parent, of the same hop, brings it forth, even where hops are issued as a whole.
+    pub const AFTER: u8 = 16;
 }
 
 /// The commands of one batch.
@@ -63,6 +65,16 @@ impl Plan {
     /// The children of a command.
     pub fn children_of(&self, command: u32) -> std::ops::Range<u32> {
         self.children[command as usize]..self.children[command as usize + 1]
+    }
+
+    /// Those that its result brings forth: all children, or behind a barrier those of its own hop.
+    pub fn brought_forth_by(
+        &self,
+        command: u32,
+        barrier: bool,
+    ) -> impl Iterator<Item = u32> + use<'_> {
+        let is_after = |child: &u32| self.flags[*child as usize] & flag::AFTER != 0;
+        self.children_of(command).filter(move |child| !barrier || is_after(child))
     }
 
     /// The commands of several batches side by side; entries are numbered batch by batch.

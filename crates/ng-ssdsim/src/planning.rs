@@ -3,6 +3,8 @@
 //! Only pages that hold a drawn position are read, and the page with the row of features. Two ways:
 //! *by hops*, where whoever issues commands knows all pages of a node; and *streaming*, where a
 //! primary section has to be read before its secondary ones, and a node before whom it leads to.
+//! A sampler on a die draws for the whole list where the list starts, so that its secondary
+//! sections come after that page by hops, too.
 
 use ng_types::Trace;
 use ng_types::canary::planted;
@@ -80,19 +82,58 @@ impl<'a> Planner<'a> {
                 at += 1;
             }
         } else {
-            let mut order: Vec<u32> = (0..entries).collect();
-            order.sort_by_key(|&entry| self.trace.hop[first + entry as usize]);
-            for entry in order {
-                for (page, draws) in self.pages_of(entry) {
-                    self.wanted.push(Wanted { entry, page });
-                    self.put(Wanted { entry, page }, first, draws, 0);
-                }
-            }
-            self.plan.roots = self.wanted.len() as u32;
-            self.plan.children = vec![self.plan.roots; self.wanted.len()];
+            self.by_hops(first, entries);
         }
         self.plan.children.push(self.wanted.len() as u32);
         self.plan
+    }
+
+    fn by_hops(&mut self, first: usize, entries: u32) {
+        let mut order: Vec<u32> = (0..entries).collect();
+        order.sort_by_key(|&entry| self.trace.hop[first + entry as usize]);
+        // What has to be drawn first: the page that draws, and how many draws fall into each other.
+        let mut later: Vec<(usize, Vec<(Page, usize)>)> = Vec::new();
+        for entry in order {
+            let mut pages = self.pages_of(entry);
+            let after =
+                if self.asked.sampled { self.behind_primary(&mut pages) } else { Vec::new() };
+            for (page, draws) in pages {
+                let children = if page == Page::List(0) { draws + after.len() } else { 0 };
+                self.wanted.push(Wanted { entry, page });
+                self.put(Wanted { entry, page }, first, draws, children);
+            }
+            if !after.is_empty() {
+                later.push((self.wanted.len() - 1, after));
+            }
+        }
+        self.plan.roots = self.wanted.len() as u32;
+        let mut later = later.into_iter().peekable();
+        for command in 0..self.plan.roots as usize {
+            self.plan.children.push(self.wanted.len() as u32);
+            let Some((_, after)) = later.next_if(|(parent, _)| *parent == command) else {
+                continue;
+            };
+            for (page, draws) in after {
+                let wanted = Wanted { entry: self.wanted[command].entry, page };
+                self.wanted.push(wanted);
+                self.put(wanted, first, draws, 0);
+                self.plan.flags[self.wanted.len() - 1] |= flag::AFTER;
+            }
+        }
+        let all = self.wanted.len();
+        self.plan.children.resize(all, all as u32);
+    }
+
+    /// Takes those pages out that a die asks for once it has drawn; the one that draws is the last
+    /// that stays, and is read even if no draw falls into it.
+    fn behind_primary(&self, pages: &mut Vec<(Page, usize)>) -> Vec<(Page, usize)> {
+        let is_first = |page: &Page| matches!(page, Page::Row | Page::List(0));
+        let at = pages.iter().position(|(page, _)| !is_first(page)).unwrap_or(pages.len());
+        let after = pages.split_off(at);
+        if !after.is_empty() && pages.last().is_none_or(|(page, _)| *page != Page::List(0)) {
+            pages.push((Page::List(0), 0));
+        }
+        after
     }
 
     /// All pages of an entry with the draws that fall into each; that of its row is there anyway.

@@ -151,7 +151,7 @@ pub struct BatchRun {
     pub dies: Curve,
     /// Channels that send, over time.
     pub channels: Curve,
-    /// The lowest makespan that any order of events could have, and which server it is.
+    /// The lowest interval that any order of events could have, and which server it is.
     pub bound: (Picos, &'static str),
 }
 
@@ -255,7 +255,6 @@ impl Simulation<'_> {
             self.config,
             &Activity {
                 plan: &plan,
-                stamps,
                 outcome: &outcome,
                 dies: u64::from(self.config.dies()),
                 time: interval,
@@ -272,7 +271,7 @@ impl Simulation<'_> {
             preparation,
             interval,
             audit: stamps.audit(&plan, engine.machine()),
-            bound: bound(&plan, engine.machine()),
+            bound: bound(&plan, engine.machine(), &shares),
             latency: Latency::of(stamps, &plan, engine.machine()),
             dies: Curve::of_dies(stamps, &plan, engine.machine(), PIECES),
             channels: Curve::of_channels(stamps, &plan, PIECES),
@@ -336,6 +335,7 @@ impl Simulation<'_> {
         let last = plan.hops() as u8 - 1;
         let pages = match self.platform.to_host {
             ToHost::Pages if !self.platform.overlaps => plan.len(),
+            ToHost::PagesThenIdsAndRows => plan.len(),
             ToHost::PagesAndLastRows => plan.hop.iter().filter(|&&hop| hop < last).count(),
             _ => 0,
         };
@@ -381,6 +381,8 @@ fn interval(pipelined: bool, preparation: Picos, compute: Picos) -> Picos {
 }
 
 /// The largest closed form: no order of events is quicker than its busiest server.
-fn bound(plan: &Plan, machine: &Machine) -> (Picos, &'static str) {
-    machine.bounds(plan).into_iter().max_by_key(|(time, _)| *time).unwrap_or((0, "nothing"))
+fn bound(plan: &Plan, machine: &Machine, shares: &Shares) -> (Picos, &'static str) {
+    let beside = [(shares.pcie, "PCIe"), (shares.host, "host"), (shares.compute, "accelerator")];
+    let all = machine.bounds(plan).into_iter().chain(beside);
+    all.max_by_key(|(time, _)| *time).unwrap_or((0, "nothing"))
 }

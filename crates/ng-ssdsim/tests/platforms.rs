@@ -85,19 +85,53 @@ fn every_draw_of_the_trace_is_a_command_on_every_platform() {
     }
 }
 
-#[test]
-fn only_pages_with_a_draw_or_the_row_are_read() {
-    let config = Config::paper();
-    let set = Dataset::by_name("reddit").expect("it is there");
+/// A target of reddit, whose first page has its row and 699 neighbours, each further one 1,000.
+fn one_target(positions: &[u32]) -> (Dataset, Trace) {
     let mut trace = Trace::default();
     trace.begin_batch();
     let seed = trace.visit(7, 5_000, 0);
-    let found: Vec<u32> = (0..3).map(|n| trace.visit(100 + n, 1, 1)).collect();
-    // The row and 699 neighbours on the first page, then 1,000 a page: pages 0, 2 and 2.
-    for (position, &child) in [10, 1_700, 2_698].iter().zip(&found) {
-        trace.draw(seed, *position, child);
+    let visit = |n| trace.visit(100 + n, 1, 1);
+    let found: Vec<u32> = (0..positions.len() as u64).map(visit).collect();
+    for (&position, &child) in positions.iter().zip(&found) {
+        trace.draw(seed, position, child);
     }
     trace.end_batch();
+    (Dataset::by_name("reddit").expect("it is there"), trace)
+}
+
+#[test]
+fn a_die_asks_for_secondary_sections_once_it_has_drawn() {
+    let (set, trace) = one_target(&[10, 1_700, 2_698]);
+    let hop = |name| run(&Config::paper(), &set, &trace, name).batches[0].outcome.hops[0].1;
+    // Core, sense, sampler, the row of 1,204 bytes through it at 1,365 bytes a microsecond and over
+    // the channel at 800; then once more without a row.
+    let (core, sense, sampler) = (200_000, 3_000_000, 200_000);
+    let row = 1_204 * 1_000_000 / 1_365 + 1_204 * 1_250;
+    assert!(hop("BG-SP").abs_diff(2 * (core + sense + sampler) + row) <= 1);
+    // The SSD's cores know how long a list is, and ask for both at once; the second may wait.
+    let page = 5_000_000;
+    assert!([core + sense + page, core + sense + 2 * page].contains(&hop("BG-1")));
+    // Where rows lie elsewhere, the first page of the list is read for drawing alone.
+    let config = Config::detailed();
+    let csr = Layout::new(Format::Csr, &config, 1_204, 5_000.0, Placement::Random(1));
+    let (_, trace) = one_target(&[1_700]);
+    let plan_of = |name: &str| {
+        let asked = Platform::by_name(name).expect("a platform").asked();
+        plan(&trace, 0, csr.as_ref().expect("it fits"), &config.payload, asked)
+    };
+    let (die, core) = (plan_of("BG-SP"), plan_of("BG-1"));
+    assert_eq!((core.hop.as_slice(), die.hop.as_slice()), (&[0, 0, 1][..], &[0, 0, 1, 0][..]));
+    assert_eq!((die.roots, die.children.as_slice()), (3, &[3, 3, 4, 4, 4][..]));
+    assert!(die.flags[3] & flag::AFTER != 0 && die.flags[1] & flag::AFTER == 0);
+    // Headers, the section that is asked for, and the draw.
+    assert_eq!(die.bytes, [1_204 + 16, 16 + 16, 1_204 + 16, 16 + 16]);
+}
+
+#[test]
+fn only_pages_with_a_draw_or_the_row_are_read() {
+    let config = Config::paper();
+    // On pages 0, 2 and 2.
+    let (set, trace) = one_target(&[10, 1_700, 2_698]);
     let direct = layout(&config, &set);
     let asked = Platform::by_name("BG-2").expect("a platform").asked();
     let made = plan(&trace, 0, &direct, &config.payload, asked);
@@ -124,7 +158,7 @@ fn broken(batch: &BatchRun, config: &Config) -> u64 {
         + audit.transfer_overlaps
         + u64::from(outcome.issued != outcome.completed)
         + u64::from(outcome.die_busy != outcome.senses * sense)
-        + u64::from(outcome.makespan < batch.bound.0)
+        + u64::from(batch.interval < batch.bound.0)
         + u64::from((parts.sum::<f64>() / total - 1.0).abs() > 1e-9)
 }
 
@@ -227,6 +261,43 @@ fn energy_is_the_sum_of_its_parts_and_known_for_a_batch_of_one() {
 }
 
 #[test]
+fn a_channel_has_selected_one_die_at_a_time() {
+    let mut config = Config::paper();
+    (config.flash.channels, config.flash.dies_per_channel) = (1, 64);
+    let set = Dataset::by_name("amazon").expect("it is there");
+    let mut trace = Trace::default();
+    trace.begin_batch();
+    for node in 0..32 {
+        trace.visit(node, 5, 0);
+    }
+    trace.end_batch();
+    let batch = &run(&config, &set, &trace, "CC").batches[0];
+    // Most pages wait in registers while others are sent, 5 us each: their dies stand by.
+    assert!(batch.latency.after_flash.mean > 30_000_000, "{:?}", batch.latency);
+    let (sensed, selected) = (32.0 * 3e-6, 32.0 * 5e-6);
+    let idle = 64.0 * batch.interval as f64 * 1e-12 - sensed - selected;
+    let wanted = 3.3 * (25e-3 * sensed + 5e-3 * selected + 10e-6 * idle);
+    assert!((batch.joules.flash / wanted - 1.0).abs() < 1e-9, "{} {wanted}", batch.joules.flash);
+}
+
+#[test]
+fn whoever_bounds_a_batch_is_named() {
+    let mut config = Config::paper();
+    let set = Dataset::by_name("amazon").expect("it is there");
+    let trace = set.trace(1, 128, &FANOUTS, 6);
+    let named = |config: &Config, name| {
+        let batch = run(config, &set, &trace, name).batches.remove(0);
+        (batch.bound.1, batch.bound.0 as f64 / batch.interval as f64)
+    };
+    assert_eq!(named(&config, "BG-1").0, "channels");
+    config.accelerator.hertz = 8e6;
+    // Batch after batch, so nothing else takes any time beside it.
+    assert_eq!(named(&config, "BG-2"), ("accelerator", 1.0));
+    config.host.stack_ns = 1e9;
+    assert_eq!(named(&config, "CC").0, "host");
+}
+
+#[test]
 fn transfers_beside_reads_hide_behind_the_longer_of_the_two() {
     for config in [Config::paper(), Config::detailed()] {
         let set = DATASETS[1];
@@ -276,6 +347,9 @@ fn a_processor_beside_the_ssd_gets_every_page_first() {
     let trace = set.trace(1, 128, &FANOUTS, 6);
     let one = |name| run(&config, &set, &trace, name).batches.remove(0).shares;
     assert_eq!(one("FPGA-CSD").pcie, one("CC").pcie + one("SmartSage").pcie);
+    // The host asks for each page, whoever gets it.
+    let in_detail = |name| run(&Config::detailed(), &set, &trace, name).batches.remove(0).shares;
+    assert_eq!(in_detail("FPGA-CSD").host, in_detail("CC").host);
 }
 
 #[test]

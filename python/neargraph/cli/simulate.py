@@ -89,7 +89,7 @@ def _show(title: str, found: Any, answer: Any, page: Path | None) -> None:
     if answer is not None:
         typer.echo(answer.words())
     console().print(titled(title, table(found)))
-    typer.echo("bound by: the busiest server, and how many times its work the flash took")
+    typer.echo("bound by: the busiest server, and how many times its work a batch takes")
     if page is not None:
         typer.echo(f"report: {page}")
 

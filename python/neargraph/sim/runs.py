@@ -31,7 +31,7 @@ class Runs:
     Columns: `platform`, `source`, `seed` of the trace, `targets_per_s`, `targets_per_joule`; means
     over batches, or groups of them, in seconds: `interval_s`, `flash_s`, `host_s`, `pcie_s`,
     `compute_s`; `bound_by`, the server that no order of events could beat, and `headroom`, the time
-    of the flash over that bound; `reads` of flash pages a batch, and `hit_rate` of the page cache.
+    of a batch over that bound; `reads` of flash pages a batch, and `hit_rate` of the page cache.
     A sweep adds the column `value`.
     """
 
@@ -242,5 +242,5 @@ def _row(trace: Trace, run: dict[str, Any]) -> dict[str, Any]:
         "reads": (issued - hits) / trace.core.num_batches,
         "hit_rate": hits / issued,
         "bound_by": server,
-        "headroom": last["outcome"]["makespan"] / bound if bound else float("inf"),
+        "headroom": last["interval"] / bound if bound else float("inf"),
     }

@@ -126,7 +126,7 @@ impl Energy {
         [
             ("energy.flash_volts", self.flash_volts),
             ("energy.sense_amperes", self.sense_amperes),
-            ("energy.hold_amperes", self.hold_amperes),
+            ("energy.selected_amperes", self.selected_amperes),
             ("energy.standby_amperes", self.standby_amperes),
             ("energy.sampler_watts", self.sampler_watts),
             ("energy.pcie_joules_per_bit", self.pcie_joules_per_bit),

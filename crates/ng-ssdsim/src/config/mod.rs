@@ -174,6 +174,8 @@ pub struct Accelerator {
     pub hertz: f64,
     /// Words that the memory below moves in a cycle; 0 is no limit.
     pub words_per_cycle: u32,
+    /// Of the memory beside the array, which keeps operands that fit.
+    pub scratchpad_bytes: u64,
     /// Whether its time is counted at all.
     pub timed: bool,
 }
@@ -198,8 +200,8 @@ pub struct Energy {
     pub flash_volts: f64,
     /// Of a die that senses.
     pub sense_amperes: f64,
-    /// Of a die that holds data for the bus.
-    pub hold_amperes: f64,
+    /// Of the die that its channel has selected, to tell it something or to get its data.
+    pub selected_amperes: f64,
     /// Of a die that does nothing.
     pub standby_amperes: f64,
     /// Of a sampler that works.

@@ -47,6 +47,7 @@ impl Config {
                 lanes: 0,
                 hertz: 800e6,
                 words_per_cycle: 16,
+                scratchpad_bytes: 6 << 20,
                 timed: true,
             },
             discrete: Accelerator {
@@ -55,6 +56,7 @@ impl Config {
                 lanes: 0,
                 hertz: 1e9,
                 words_per_cycle: 0,
+                scratchpad_bytes: 32 << 20,
                 timed: false,
             },
             payload: Payload { header_bytes: 0, child_bytes: 0, id_bytes: 4 },
@@ -131,7 +133,7 @@ impl Energy {
         Self {
             flash_volts: 3.3,
             sense_amperes: 25e-3,
-            hold_amperes: 5e-3,
+            selected_amperes: 5e-3,
             standby_amperes: 10e-6,
             sampler_watts: 0.0,
             pcie_joules_per_bit: 7.5e-12,

@@ -234,10 +234,11 @@ impl Engine {
         }
     }
 
-    /// All commands of a hop, in the order of the plan.
+    /// All commands of a hop that wait for no other one of it, in the order of the plan.
     fn open(&mut self, plan: &Plan, hop: usize, now: Picos) {
         for command in 0..plan.len() as u32 {
-            if usize::from(plan.hop[command as usize]) == hop {
+            let index = command as usize;
+            if usize::from(plan.hop[index]) == hop && plan.flags[index] & flag::AFTER == 0 {
                 self.issue(plan, command, now);
             }
         }
@@ -514,10 +515,10 @@ impl Engine {
         self.outcome.makespan = now;
         let hop = usize::from(plan.hop[command as usize]);
         self.outcome.hops[hop].1 = now;
+        for child in plan.brought_forth_by(command, self.machine.path.barrier) {
+            self.issue(plan, child, now);
+        }
         if !self.machine.path.barrier {
-            for child in plan.children_of(command) {
-                self.issue(plan, child, now);
-            }
             return;
         }
         self.pending[hop] -= 1;

@@ -55,13 +55,10 @@ impl Stamps {
                 self.visible[command],
             ];
             found.out_of_order += u64::from(!order.is_sorted());
-            if !machine.path.barrier {
-                let children = plan.children_of(command as u32);
-                let early = children
-                    .filter(|&child| self.issue[child as usize] < self.visible[command])
-                    .count();
-                found.early_children += early as u64;
-            }
+            let children = plan.brought_forth_by(command as u32, machine.path.barrier);
+            let early =
+                children.filter(|&child| self.issue[child as usize] < self.visible[command]);
+            found.early_children += early.count() as u64;
         }
         let on_dies = || (0..plan.len()).filter(|&c| plan.flags[c] & flag::CACHED == 0);
         let mut senses: Vec<_> = on_dies()
