@@ -32,16 +32,19 @@ p { margin: .4rem 0; } .soft, .note { color: var(--soft); }
 .facts { display: grid; grid-template-columns: repeat(auto-fill, minmax(9rem, 1fr)); gap: .8rem; }
 .facts div { border-top: 2px solid var(--c0); padding-top: .3rem; }
 .facts b { display: block; font-size: 1.3rem; font-variant-numeric: tabular-nums; }
-.wide { overflow-x: auto; } svg { width: 100%; height: auto; display: block; }
+.wide { overflow-x: auto; } svg { width: 100%; min-width: 34rem; height: auto; display: block; }
 .grid { stroke: var(--line); } .curve { fill: none; stroke-width: 1.8; }
 .tick { font-size: 11px; fill: var(--soft); } .end { text-anchor: end; }
 .middle { text-anchor: middle; } .name { font-size: 12px; font-weight: 600; }
 .curve.c0 { stroke: var(--c0); } .curve.c1 { stroke: var(--c1); }
 .name.c0, .dot.c0 { fill: var(--c0); } .name.c1, .dot.c1 { fill: var(--c1); }
 table { border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabular-nums; }
-th, td { padding: .2rem .6rem; border-bottom: 1px solid var(--line); text-align: right; }
-th:first-child, td:first-child { text-align: left; } .keys td { text-align: left; }
-@media print { body { color: #000; background: #fff; } .wide { overflow: visible; } }
+th, td { padding: .2rem .6rem; border-bottom: 1px solid var(--line); text-align: right;
+         white-space: nowrap; }
+th:first-child, td:first-child { text-align: left; }
+.keys td { text-align: left; white-space: normal; }
+@media print { body { color: #000; background: #fff; } .wide { overflow: visible; }
+               svg { min-width: 0; } }
 """
 
 _COLUMNS = {
@@ -117,7 +120,8 @@ def _facts(result: TrainResult) -> str:
 
 
 def _curve(title: str, picture: str) -> str:
-    return f"<h2>{escape(title)}</h2>{picture}" if picture else ""
+    shown = f'<h2>{escape(title)}</h2><div class="wide">{picture}</div>'
+    return shown if picture else ""
 
 
 def _epochs(rows: list[dict[str, Any]], metric: str) -> str:
