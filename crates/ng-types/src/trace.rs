@@ -144,23 +144,46 @@ impl Trace {
             return error("entries do not cover the draws", entries);
         }
         for batch in 0..self.batches() {
-            let range = self.entries_of(batch);
-            for at in range.clone() {
-                let entry = (at - range.start) as u32;
-                for (position, found) in self.draws_of(batch, entry) {
-                    if position >= self.degree[at] {
-                        return error("a draw lies behind the end of its list", at);
-                    }
-                    if found as usize >= range.len() {
-                        return error("a draw finds nobody of its batch", at);
-                    }
-                }
-            }
+            self.check_batch(batch)?;
         }
         let Some(places) = &self.places else { return Ok(()) };
         match self.node.iter().position(|node| places.find(*node).is_none()) {
             Some(at) => error("a node without a place", at),
             None => places.check(),
+        }
+    }
+
+    /// Whether a batch was drawn hop by hop, from targets on.
+    fn check_batch(&self, batch: usize) -> Result<(), TraceError> {
+        let range = self.entries_of(batch);
+        let hops = &self.hop[range.clone()];
+        let error = |what, entry: usize| Err(TraceError::new(what, range.start + entry));
+        if hops[0] != 0 {
+            return error("a batch has no target", 0);
+        }
+        if let Some(at) = hops.windows(2).position(|pair| pair[0] > pair[1]) {
+            return error("hops do not ascend", at + 1);
+        }
+        let mut is_found: Vec<bool> = hops.iter().map(|&hop| hop == 0).collect();
+        for entry in 0..range.len() {
+            for (position, found) in self.draws_of(batch, entry as u32) {
+                if position >= self.degree[range.start + entry] {
+                    return error("a draw lies behind the end of its list", entry);
+                }
+                let found = found as usize;
+                if found >= range.len() {
+                    return error("a draw finds nobody of its batch", entry);
+                }
+                let farthest = u16::from(hops[entry]) + 1;
+                if u16::from(hops[found]) > farthest {
+                    return error("a draw finds a node more than one hop further", entry);
+                }
+                is_found[found] |= u16::from(hops[found]) == farthest;
+            }
+        }
+        match is_found.iter().position(|found| !found) {
+            Some(entry) => error("no draw of the hop before finds a node", entry),
+            None => Ok(()),
         }
     }
 }
@@ -212,6 +235,11 @@ mod tests {
         assert!(broken(|t| t.first_entry[1] = 9).contains("do not cover the entries"));
         assert!(broken(|t| t.first_entry.insert(1, 3)).contains("do not cover the entries"));
         assert!(broken(|t| t.hop.truncate(1)).contains("different lengths"));
+        assert!(broken(|t| t.hop[3] = 1).contains("no target"));
+        assert!(broken(|t| t.hop[1] = 2).contains("do not ascend"));
+        assert!(broken(|t| t.hop[2] = 255).contains("more than one hop"));
+        // Only by itself, as if it had been there before.
+        assert!(broken(|t| t.found[0] = 0).contains("no draw of the hop before"));
         assert!(broken(|t| t.places = Some(Arc::default())).contains("without a place"));
     }
 }
