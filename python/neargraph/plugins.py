@@ -161,7 +161,7 @@ class Devices:
             allow: As for `load_plugin`.
             priorities: Priorities of its devices, in place of those that they have.
             accelerator: The simulator's configuration of it: ``rows``, ``columns``, ``lanes``,
-                ``hertz``, ``words_per_cycle``, ``timed``.
+                ``hertz``, ``words_per_cycle``, ``scratchpad_bytes`` (6 MiB if left out), ``timed``.
             seconds: How long the trial of each plug-in may take.
 
         Raises:

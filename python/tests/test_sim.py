@@ -173,7 +173,16 @@ def test_every_switch_leads_from_one_mode_to_the_other():
         ({"flash.dies_per_channel": 0}, "flash.dies_per_channel is 0"),
         ({"flash.sense_ns": -1}, "flash.sense_ns is -1"),
         ({"flash.page_bytes": 256}, "choose larger pages"),
-        ({"flash.channels": "many"}, "invalid type"),
+        ({"flash.channels": "many"}, "flash.channels is 'many'; use a whole number from 1 to 4096"),
+        ({"flash.channels": 2.5}, "flash.channels is 2.5; use a whole number from 1 to 4096"),
+        ({"flash.channels": True}, "flash.channels is True; use"),
+        ({"flash.channels": 2**70}, "use a whole number from 1 to 4096"),
+        ({"flash.sense_ns": float("nan")}, "flash.sense_ns is nan; use 0 to 1000000000 ns"),
+        ({"flash.sense_ns": None}, "flash.sense_ns is None; use"),
+        ({"flash.sense_types_ns": ["slow"]}, "flash.sense_types_ns is 'slow'; use"),
+        ({"accelerator.timed": 1}, "accelerator.timed is 1; use true or false"),
+        ({"accelerator.hertz": None}, "accelerator.hertz is None; use 1000 a second or more"),
+        ({"pcie.bytes_per_s": 1}, "pcie.bytes_per_s is 1; use 1000 a second or more"),
         ({"flash.chanels": 8}, "a device has no 'flash.chanels'"),
         ({"flash": 8}, "a device has no 'flash'"),
         ({"cores": 8}, "'cores' may be firmware.cores or host.cores"),
@@ -194,9 +203,44 @@ def test_what_does_not_exist_is_said_with_what_does():
     with pytest.raises(UnsupportedArgument, match="fanouts"):
         ng.sim.simulate(dataset="amazon", fanouts=[3, 0])
     with pytest.raises(UnsupportedArgument, match="visit too many nodes"):
-        ng.sim.simulate(dataset="amazon", batch_size=1 << 30)
+        ng.sim.simulate(dataset="amazon", batch_size=1 << 24)
     with pytest.raises(UnsupportedArgument, match="batches is 0"):
         ng.sim.simulate(dataset="amazon", batches=0)
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ({"seed": 2**64}, "seed is 18446744073709551616; use a whole number from 0 to"),
+        ({"seed": -1}, "seed is -1; use"),
+        ({"batch_size": 1.5}, "batch_size is 1.5; use a whole number"),
+        ({"batch_size": "many"}, "batch_size is 'many'; use a whole number"),
+        ({"fanouts": []}, "name 1 to 16, one for each hop"),
+        ({"fanouts": [2.5]}, "fanouts is 2.5; use a whole number"),
+        ({"hidden": 2**40}, "hidden is 1099511627776; use a whole number from 1 to 65536"),
+        ({"hidden": 0}, "hidden is 0; use"),
+        ({"outputs": "ten"}, "outputs is 'ten'; use a whole number"),
+        ({"layer": "transformer"}, "layer 'transformer': use sage, gcn, gin, ngcf"),
+        ({"workers": 1.5}, "workers is 1.5; use a whole number"),
+        ({"device": {}}, "the device has no"),
+        ({"device": {**ng.sim.config(), "wings": 2}}, "a device has no 'wings'"),
+        ({"device": "fast"}, "a device is a dictionary"),
+    ],
+)
+def test_arguments_without_a_meaning_are_refused_by_name(how, message):
+    with pytest.raises(UnsupportedArgument, match=message):
+        ng.sim.simulate(dataset="amazon", **how)
+
+
+def test_a_platform_that_is_named_twice_is_simulated_once():
+    runs = ng.sim.simulate(dataset="ppi", platforms=["BG-2", "CC", "BG-2"])
+    assert runs["platform"].tolist() == ["BG-2", "CC"]
+
+
+def test_seeds_of_a_trace_are_node_ids(homo):
+    for seeds in ([1.5], ["1"], [[1, 2]], [True]):
+        with pytest.raises(UnsupportedArgument, match="seeds are node ids"):
+            ng.sim.Trace.from_sampler(homo, seeds)
 
 
 def test_pages_that_are_read_once_for_several_are_read_less(homo):
@@ -292,7 +336,10 @@ def test_the_command_simulates_a_store_and_a_data_set(homo_path, capsys):
         ),
         (["--dataset", "ppi", "--reuse", "merge=true"], "no merge"),
         (["--dataset", "ppi", "--reuse", "grouped=many"], "is no number"),
-        (["--dataset", "ppi", "--reuse", "cache_pages=-1"], "invalid value"),
+        (
+            ["--dataset", "ppi", "--reuse", "cache_pages=-1"],
+            "cache_pages is -1; use a whole number",
+        ),
     ],
 )
 def test_the_command_refuses_in_one_line(arguments, message, capsys):

@@ -50,7 +50,15 @@ impl std::fmt::Debug for Bundle {
 }
 
 fn accelerator(rows: u32, columns: u32, lanes: u32) -> Accelerator {
-    Accelerator { rows, columns, lanes, hertz: HERTZ, words_per_cycle: 0, timed: true }
+    Accelerator {
+        rows,
+        columns,
+        lanes,
+        hertz: HERTZ,
+        words_per_cycle: 0,
+        scratchpad_bytes: Accelerator::usual_scratchpad(),
+        timed: true,
+    }
 }
 
 impl Bundle {
@@ -110,10 +118,8 @@ impl Bundle {
     /// How many seconds the simulated accelerator takes for the products and for the sums of a
     /// batch; `visits` counts the nodes of each hop. Rows are there already.
     pub fn simulated(&self, model: &Model, visits: &[u64]) -> (f64, f64) {
-        let (array, work) = (&self.accelerator, Work::of_batch(model, visits));
-        let products: u64 = work.gemms.iter().map(|gemm| array.gemm_cycles(*gemm)).sum();
-        let sums: u64 =
-            work.sums.iter().map(|(count, width)| array.sum_cycles(*count, *width)).sum();
+        let array = &self.accelerator;
+        let (products, sums) = array.cycles_of(&Work::of_batch(model, visits));
         (products as f64 / array.hertz, sums as f64 / array.hertz)
     }
 

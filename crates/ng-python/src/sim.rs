@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::sync::Arc;
 
-use ng_ssdsim::{Config, DATASETS, Dataset, Job, MORE_PLATFORMS, PLATFORMS, run_all};
+use ng_ssdsim::{Allowed, Config, DATASETS, Dataset, Job, MORE_PLATFORMS, PLATFORMS, run_all};
 use ng_store::{DirectOptions, places};
 use ng_types::Places;
 use numpy::PyReadonlyArray1;
@@ -171,7 +171,7 @@ pub fn sim_config(mode: &str) -> PyResult<String> {
     Ok(json!(config).to_string())
 }
 
-/// Platforms, data sets, and what the two modes differ in, as JSON.
+/// Platforms, data sets, what the two modes differ in, and what constants may be, as JSON.
 #[pyfunction]
 pub fn sim_names() -> String {
     let sets = DATASETS.map(|set| {
@@ -180,9 +180,17 @@ pub fn sim_names() -> String {
         })
     });
     let switches: Vec<&str> = Config::SWITCHES.iter().map(|(name, _)| *name).collect();
+    let constants = Config::constants().map(|constant| {
+        let range = match constant.allowed {
+            Allowed::Whole(least, most) => json!([least, most]),
+            Allowed::Time | Allowed::Rate | Allowed::Energy => json!(null),
+        };
+        let allowed = constant.allowed.to_string();
+        (constant.field.to_owned(), json!({ "whole": range, "allowed": allowed }))
+    });
     let names = json!({
         "platforms": PLATFORMS, "more_platforms": MORE_PLATFORMS, "datasets": sets,
-        "switches": switches,
+        "switches": switches, "constants": constants.collect::<serde_json::Map<_, _>>(),
     });
     names.to_string()
 }

@@ -2,6 +2,7 @@
 //! model, as BeaconGNN uses it). What crosses the interface of its memory: `scratchpad`.
 
 use serde::{Deserialize, Serialize};
+use thiserror::Error;
 
 use crate::config::Accelerator;
 use crate::scratchpad::Scratchpad;
@@ -73,6 +74,39 @@ pub struct Model {
     pub layer: Layer,
 }
 
+/// Widths that can be simulated: of features, which may be none, and of everything else.
+const COLUMNS_MAX: u64 = 1 << 20;
+const WIDTH_MAX: u64 = 1 << 16;
+
+/// A width that no model has.
+#[derive(Debug, Error, Clone, PartialEq, Eq)]
+#[error("{what} is {value}; use {least} to {most}")]
+pub struct WidthError {
+    /// Which.
+    pub what: &'static str,
+    /// What was given.
+    pub value: u64,
+    least: u64,
+    most: u64,
+}
+
+impl Model {
+    /// Names the first width that cannot be simulated.
+    pub fn check(&self) -> Result<(), WidthError> {
+        let widths = [
+            ("columns of features", self.columns, 0, COLUMNS_MAX),
+            ("hidden", self.hidden, 1, WIDTH_MAX),
+            ("outputs", self.outputs, 1, WIDTH_MAX),
+        ];
+        let is_out =
+            |&&(_, value, least, most): &&(_, u64, u64, u64)| !(least..=most).contains(&value);
+        match widths.iter().find(is_out) {
+            None => Ok(()),
+            Some(&(what, value, least, most)) => Err(WidthError { what, value, least, most }),
+        }
+    }
+}
+
 /// What a batch computes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Work {
@@ -86,9 +120,12 @@ impl Work {
     /// The work of a batch: layer l computes nodes of the first hops from rows of one hop more; a
     /// last product makes outputs of the targets.
     ///
-    /// `visits` counts the nodes of each hop.
+    /// `visits` counts the nodes of each hop. Without features nothing is computed.
     pub fn of_batch(model: &Model, visits: &[u64]) -> Self {
         let mut work = Self::default();
+        if model.columns == 0 {
+            return work;
+        }
         let mut width = model.columns;
         for last in (0..visits.len().saturating_sub(1)).rev() {
             let nodes: u64 = visits[..=last].iter().sum();
@@ -213,15 +250,20 @@ impl Accelerator {
         if self.lanes == 0 { 0 } else { count * width.div_ceil(u64::from(self.lanes)) }
     }
 
+    /// Cycles of all products of a batch, and of its sums.
+    pub fn cycles_of(&self, work: &Work) -> (u64, u64) {
+        let each = work.gemms().zip(self.crossings(work));
+        let products = each.map(|(gemm, words)| self.gemm_cycles(gemm, words)).sum();
+        let sums = work.sums.iter().map(|&(count, width)| self.sum_cycles(count, width)).sum();
+        (products, sums)
+    }
+
     /// The time of a batch; nothing where it is not counted.
     pub fn time_of(&self, work: &Work) -> Picos {
         if !self.timed {
             return 0;
         }
-        let crossings = self.crossings(work);
-        let each = work.gemms().zip(crossings);
-        let products: u64 = each.map(|(gemm, words)| self.gemm_cycles(gemm, words)).sum();
-        let sums: u64 = work.sums.iter().map(|&(count, width)| self.sum_cycles(count, width)).sum();
+        let (products, sums) = self.cycles_of(work);
         ((products + sums) as f64 * (SECOND as f64 / self.hertz)).round() as Picos
     }
 }

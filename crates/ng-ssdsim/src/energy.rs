@@ -101,10 +101,11 @@ impl Joules {
 /// whether or not their registers hold data.
 fn flash(costs: &Energy, of: &Activity) -> f64 {
     let (sensed, selected) = (of.outcome.die_busy, of.outcome.channel_busy);
-    let idle = (of.dies * of.time).saturating_sub(sensed + selected);
-    let charge = costs.sense_amperes * to_seconds(sensed)
-        + costs.selected_amperes * to_seconds(selected)
-        + costs.standby_amperes * to_seconds(idle);
+    let (sensed, selected) = (to_seconds(sensed), to_seconds(selected));
+    let idle = (of.dies as f64 * to_seconds(of.time) - sensed - selected).max(0.0);
+    let charge = costs.sense_amperes * sensed
+        + costs.selected_amperes * selected
+        + costs.standby_amperes * idle;
     costs.flash_volts * charge
 }
 

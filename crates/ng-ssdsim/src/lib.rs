@@ -24,9 +24,10 @@ mod simulate;
 mod summary;
 mod time;
 
-pub use accelerator::{Gemm, Layer, Model, Operand, Product, Work};
+pub use accelerator::{Gemm, Layer, Model, Operand, Product, WidthError, Work};
 pub use config::{
-    Accelerator, Config, ConfigError, Dram, Energy, Firmware, Flash, Host, Payload, Router, Switch,
+    Accelerator, Allowed, Config, ConfigError, Constant, Dram, Energy, Firmware, Flash, Host,
+    Payload, Router, Switch,
 };
 pub use dataset::{DATASETS, Dataset, SIGMA};
 pub use energy::Joules;

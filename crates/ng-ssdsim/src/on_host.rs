@@ -45,6 +45,7 @@ impl HostRun {
 /// What a host reads for each batch of a trace.
 pub fn host_plans(trace: &Trace, job: &Job) -> Result<Vec<Plan>, SimulateError> {
     trace.check()?;
+    job.model.check()?;
     job.config.check()?;
     let layout =
         Layout::new(Format::Csr, &job.config, job.feature_bytes, job.mean_degree, job.placement)?;

@@ -9,7 +9,7 @@ use ng_types::Trace;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::accelerator::{Model, Work};
+use crate::accelerator::{Model, WidthError, Work};
 use crate::config::{Config, ConfigError};
 use crate::energy::{Activity, Joules};
 use crate::engine::{Audit, COMMANDS_MAX, Engine, Machine, Outcome, Pcie, Start};
@@ -51,6 +51,18 @@ pub enum SimulateError {
         /// As many as can be.
         most: usize,
     },
+    /// The model cannot be.
+    #[error(transparent)]
+    Model(#[from] WidthError),
+    /// A batch that takes longer than can be counted.
+    #[error(
+        "a batch would take up to {seconds:.0} s, and at most {SECONDS_MAX} s can be simulated; \
+         look for a rate that is too low, or use smaller batches"
+    )]
+    TooLong {
+        /// One command after the other, and then the accelerator.
+        seconds: f64,
+    },
     /// Workers for a platform that has none.
     #[error(
         "{what}: only {COALESCED} has 1 to {WORKERS_MAX} workers and commands for many targets"
@@ -72,6 +84,9 @@ pub enum SimulateError {
     #[error("the trace has no batches; record some, or name more targets")]
     Empty,
 }
+
+/// A batch takes so long at most; its picoseconds fit into 63 bits many times over.
+const SECONDS_MAX: f64 = 1e5;
 
 /// Workers that share a device, at most.
 const WORKERS_MAX: u32 = 64;
@@ -192,6 +207,7 @@ pub fn simulate(
     reuse: &Reuse,
 ) -> Result<Run, SimulateError> {
     trace.check()?;
+    model.check()?;
     crowd.check(platform)?;
     if !reuse.is_possible(platform) {
         return Err(SimulateError::Reuse { platform: platform.name });
@@ -237,6 +253,14 @@ impl Simulation<'_> {
             return Err(SimulateError::TooLarge { commands, most });
         }
         let visits = visits(self.trace, batches.clone());
+        let work = Work::of_batch(self.model, &visits);
+        let inside = self.platform.computes_inside();
+        let array = if inside { &self.config.accelerator } else { &self.config.discrete };
+        let compute = array.time_of(&work);
+        let seconds = engine.machine().one_by_one(&plan) + to_seconds(compute);
+        if seconds > SECONDS_MAX {
+            return Err(SimulateError::TooLong { seconds });
+        }
         let rounds = self.rounds(&visits);
         let outcome = engine.run(&plan, &Start { rounds: &rounds, ..Start::default() });
         let stamps = engine.stamps();
@@ -244,10 +268,7 @@ impl Simulation<'_> {
         let targets = visits[0] / batches.len() as u64;
         let mut shares = self.shares(&outcome, &sent, &rounds, targets);
         shares.host += self.serving(&plan);
-        let work = Work::of_batch(self.model, &visits);
-        let inside = self.platform.computes_inside();
-        let array = if inside { &self.config.accelerator } else { &self.config.discrete };
-        shares.compute = array.time_of(&work);
+        shares.compute = compute;
         let crowded = self.crowd.workers > 1 && batches.len() > 1;
         let preparation = shares.host + shares.flash + shares.pcie;
         let interval = interval(inside || crowded, preparation, shares.compute);

@@ -230,6 +230,13 @@ fn what_cannot_be_simulated_is_said() {
     let mut broken = config.clone();
     broken.flash.channels = 0;
     assert!(at(&trace, &broken).starts_with("flash.channels is 0"));
+    let mut wide = job(&config, &set, "BG-2");
+    let of_width = |wide: &Job| wide.run(&trace).unwrap_err().to_string();
+    wide.model.hidden = 1 << 40;
+    assert_eq!(of_width(&wide), "hidden is 1099511627776; use 1 to 65536");
+    let array = &mut wide.config.accelerator;
+    (wide.model.hidden, array.rows, array.columns, array.hertz) = (1 << 16, 1, 1, 1e3);
+    assert!(of_width(&wide).contains("look for a rate that is too low"));
     trace.found.truncate(3);
     assert!(at(&trace, &config).contains("cut off or damaged"));
 }

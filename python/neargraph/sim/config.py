@@ -1,6 +1,8 @@
 """Which devices there are, and how to change one. The values live in the compiled core."""
 
 import json
+import math
+import numbers
 from typing import Any, Literal
 
 from neargraph import _core
@@ -14,7 +16,9 @@ PLATFORMS: list[str] = [platform["name"] for platform in _NAMES["platforms"]]
 MORE_PLATFORMS: list[str] = [platform["name"] for platform in _NAMES["more_platforms"]]
 DATASETS: dict[str, dict[str, Any]] = {found["name"]: found for found in _NAMES["datasets"]}
 SWITCHES: list[str] = _NAMES["switches"]
+_CONSTANTS: dict[str, dict[str, Any]] = _NAMES["constants"]
 LAYERS = ("sage", "gcn", "gin", "ngcf")
+WIDTH_MAX = 1 << 16
 
 
 def config(mode: Mode = "paper", **changes: Any) -> Config:
@@ -23,7 +27,8 @@ def config(mode: Mode = "paper", **changes: Any) -> Config:
     Units are in the names. Rates may be None, which is no limit.
 
     Raises:
-        UnsupportedArgument: For an unknown mode or name. Values are checked by `simulate`.
+        UnsupportedArgument: For an unknown mode or name, or a value that no device has; the message
+            says which it may have.
 
     Example:
         >>> config("paper", **{"flash.channels": 8})["flash"]["channels"]
@@ -37,7 +42,9 @@ def config(mode: Mode = "paper", **changes: Any) -> Config:
 
 def change(into: Config, name: str, value: Any) -> None:
     """Sets one constant by its name, as `full_name` takes it."""
-    *groups, last = full_name(into, name).split(".")
+    name = full_name(into, name)
+    _check_value(name, value)
+    *groups, last = name.split(".")
     place = into
     for group in groups:
         place = place[group]
@@ -62,6 +69,79 @@ def full_name(of: Config, name: str) -> str:
     if found:
         raise UnsupportedArgument(f"{name!r} may be {' or '.join(found)}; write it out")
     raise UnsupportedArgument(f"a device has no {name!r}; there are {', '.join(known)}")
+
+
+def check(device: Config) -> None:
+    """Names the first constant of a device that is missing, unknown, or has a value that none has.
+
+    >>> check(config("paper"))
+    """
+    if not isinstance(device, dict):
+        raise UnsupportedArgument(
+            f"a device is a dictionary, as sim.config makes it, not {device!r}"
+        )
+    found, known = constants(device), constants(config("paper"))
+    for name in known.keys() - found.keys():
+        raise UnsupportedArgument(f"the device has no {name}; begin with sim.config")
+    for name, value in found.items():
+        if name not in known:
+            raise UnsupportedArgument(f"a device has no {name!r}; there are {', '.join(known)}")
+        _check_value(name, value)
+
+
+def _check_value(name: str, value: Any) -> None:
+    about = _CONSTANTS.get(name)
+    if about is None:
+        if not isinstance(value, bool):
+            raise UnsupportedArgument(f"{name} is {value!r}; use true or false")
+        return
+    values = value if name.endswith("_types_ns") and isinstance(value, list | tuple) else [value]
+    for one in values:
+        if not _may_be(name, one, about["whole"]):
+            raise UnsupportedArgument(f"{name} is {one!r}; use {about['allowed']}")
+
+
+def _may_be(name: str, value: Any, whole: list[int] | None) -> bool:
+    """Whether a value is of the kind of a constant; the ranges of times, rates and energies are
+    checked where they are used."""
+    if value is None:
+        return name.endswith("_per_s")
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    if whole is None:
+        return math.isfinite(value)
+    return isinstance(value, int) and whole[0] <= value <= whole[1]
+
+
+def whole(name: str, value: Any, least: int, most: int) -> int:
+    """An argument that is a whole number in a range.
+
+    >>> whole("batches", 8, 1, 10)
+    8
+
+    Raises:
+        UnsupportedArgument: It is something else.
+    """
+    is_whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    if not is_whole or not least <= int(value) <= most:
+        raise UnsupportedArgument(f"{name} is {value!r}; use a whole number from {least} to {most}")
+    return int(value)
+
+
+def model_of(hidden: Any, outputs: Any, backward: Any, layer: Any) -> dict[str, Any]:
+    """A model without the columns of its rows, as the compiled core takes it.
+
+    Raises:
+        UnsupportedArgument: A width or a layer that no model has.
+    """
+    if layer not in LAYERS:
+        raise UnsupportedArgument(f"layer {layer!r}: use {', '.join(LAYERS)}")
+    return {
+        "hidden": whole("hidden", hidden, 1, WIDTH_MAX),
+        "outputs": whole("outputs", outputs, 1, WIDTH_MAX),
+        "backward": bool(backward),
+        "layer": layer,
+    }
 
 
 def constants(of: Config) -> dict[str, Any]:

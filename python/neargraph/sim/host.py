@@ -18,7 +18,7 @@ import numpy as np
 from neargraph import _core
 from neargraph.exceptions import UnsupportedArgument
 
-from .config import Config, Mode, change, config, constants
+from .config import Config, Mode, change, check, config, constants, model_of
 from .runs import Runs, in_parallel, job_of, simulate
 from .trace import Trace
 
@@ -88,8 +88,9 @@ def simulate_host(
     Raises:
         UnsupportedArgument: For a host that cannot be.
     """
-    model = {"hidden": hidden, "outputs": outputs, "backward": backward, "layer": layer}
+    model = model_of(hidden, outputs, backward, layer)
     device = config("detailed") if device is None else device
+    check(device)
     job = job_of(trace, "CC", device, model, "random")
     wanted = ["depths", "reads_per_s", "bytes_per_s", "read_bytes", "cpu_ns_per_read"]
     wanted += ["cores", "depth", "cache_pages"]

@@ -12,7 +12,18 @@ import numpy as np
 from neargraph import _core
 from neargraph.exceptions import UnsupportedArgument
 
-from .config import DATASETS, LAYERS, PLATFORMS, Config, Mode, change, config, full_name
+from .config import (
+    DATASETS,
+    PLATFORMS,
+    Config,
+    Mode,
+    change,
+    check,
+    config,
+    full_name,
+    model_of,
+    whole,
+)
 from .trace import Trace
 
 T = TypeVar("T")
@@ -108,14 +119,20 @@ def simulate(
             page; the message names the constant.
     """
     trace = given_trace(trace, dataset, drawn)
-    if layer not in LAYERS:
-        raise UnsupportedArgument(f"layer {layer!r}: use {', '.join(LAYERS)}")
+    model = model_of(hidden, outputs, backward, layer)
     device = config(mode) if device is None else device
+    check(device)
     placement = _placed(placement, trace, mode, device)
     names = PLATFORMS if platforms == "all" else _listed(platforms)
-    model = {"hidden": hidden, "outputs": outputs, "backward": backward, "layer": layer}
-    crowd = {"workers": workers, "targets_per_command": targets_per_command}
-    reuse = {"merged": merged, "grouped": grouped, "cache_pages": cache_pages}
+    crowd = {
+        "workers": whole("workers", workers, 0, 1 << 16),
+        "targets_per_command": whole("targets_per_command", targets_per_command, 0, 1 << 30),
+    }
+    reuse = {
+        "merged": bool(merged),
+        "grouped": whole("grouped", grouped, 0, 1 << 16),
+        "cache_pages": whole("cache_pages", cache_pages, 0, 1 << 40),
+    }
     both = {"crowd": crowd, "reuse": reuse}
     jobs = [{**job_of(trace, name, device, model, placement), **both} for name in names]
     details = json.loads(_core.simulate(trace.core, json.dumps(jobs)))
@@ -217,7 +234,8 @@ def paper_ratios(seeds: int = 5, progress: Callable[[], None] | None = None) -> 
 
 
 def _listed(platforms: str | Sequence[str]) -> list[str]:
-    return platforms.split(",") if isinstance(platforms, str) else list(platforms)
+    several = platforms.split(",") if isinstance(platforms, str) else platforms
+    return list(dict.fromkeys(several))
 
 
 def _row(trace: Trace, run: dict[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from neargraph import _core
 from neargraph.exceptions import NameNotFound, UnsupportedArgument
 from neargraph.loader.fanouts import resolve_fanouts
 
-from .config import DATASETS
+from .config import DATASETS, whole
 
 if TYPE_CHECKING:
     from neargraph.store import Store
@@ -60,7 +60,7 @@ class Trace:
         Raises:
             NameNotFound: If there is no such set.
         """
-        _positive(batches=batches, batch_size=batch_size)
+        batches, batch_size, seed = _shape(batches, batch_size, seed)
         wanted = _fanouts(fanouts)
         visits = (
             batches * batch_size * sum(math.prod(wanted[:hop]) for hop in range(len(wanted) + 1))
@@ -114,7 +114,7 @@ class Trace:
             NameNotFound: If the nodes have no such tensor.
             UnsupportedArgument: For a store of several types.
         """
-        _positive(batches=batches, batch_size=batch_size)
+        batches, batch_size, seed = _shape(batches, batch_size, seed)
         schema = store.types
         if len(schema.node_types) != 1 or len(schema.edge_types) != 1:
             raise UnsupportedArgument(
@@ -213,7 +213,13 @@ def _parts(
     if seeds is None:
         picked = np.random.default_rng(seed).integers(0, num_nodes, count)
     else:
-        picked = np.asarray(seeds)[:count]
+        picked = np.asarray(seeds)
+        if picked.ndim != 1 or picked.dtype.kind not in "iu":
+            raise UnsupportedArgument(
+                f"seeds are node ids, a list of whole numbers, not {picked.dtype} of shape "
+                f"{list(picked.shape)}"
+            )
+        picked = picked[:count]
     picked = np.ascontiguousarray(picked, dtype=np.int64)
     if not len(picked):
         raise UnsupportedArgument("no seeds; name some, or leave seeds= out")
@@ -222,13 +228,15 @@ def _parts(
 
 
 def _fanouts(fanouts: Sequence[int]) -> list[int]:
-    found = [int(fanout) for fanout in fanouts]
-    if not found or len(found) > 16 or min(found) < 1:
-        raise UnsupportedArgument(f"fanouts {list(fanouts)}: name 1 to 16, each at least 1")
-    return found
+    found = list(fanouts)
+    if not 1 <= len(found) <= 16:
+        raise UnsupportedArgument(f"fanouts {found}: name 1 to 16, one for each hop")
+    return [whole("fanouts", fanout, 1, VISITS_MAX) for fanout in found]
 
 
-def _positive(**counts: int) -> None:
-    for name, value in counts.items():
-        if value < 1:
-            raise UnsupportedArgument(f"{name} is {value}; use 1 or more")
+def _shape(batches: Any, batch_size: Any, seed: Any) -> tuple[int, int, int]:
+    return (
+        whole("batches", batches, 1, VISITS_MAX),
+        whole("batch_size", batch_size, 1, VISITS_MAX),
+        whole("seed", seed, 0, 2**64 - 1),
+    )

@@ -1,147 +1,168 @@
-//! Which configurations describe a device.
+//! Which configurations describe a device: the range of each constant.
+
+use std::fmt;
 
 use thiserror::Error;
 
-use super::{Config, Energy};
+use super::Config;
 
-/// A configuration that describes no device.
+/// A constant that no device has.
 #[derive(Debug, Error, Clone, PartialEq)]
-pub enum ConfigError {
-    /// A count that must be there.
-    #[error("{field} is {value}; it has to be at least {least}")]
-    TooSmall {
-        /// Which.
-        field: &'static str,
-        /// What was given.
-        value: u64,
-        /// What is needed.
-        least: u64,
-    },
-    /// A count that no device has.
-    #[error("{field} is {value}; at most {most} can be simulated")]
-    TooLarge {
-        /// Which.
-        field: &'static str,
-        /// What was given.
-        value: u64,
-        /// What can be.
-        most: u64,
-    },
-    /// A time that is negative or no number.
-    #[error("{field} is {value}; a time is 0 or more, and at most a second")]
-    Time {
-        /// Which.
-        field: &'static str,
-        /// What was given.
-        value: f64,
-    },
-    /// An energy that is negative or no number.
-    #[error("{field} is {value}; what costs energy costs 0 or more")]
-    Energy {
-        /// Which.
-        field: &'static str,
-        /// What was given.
-        value: f64,
-    },
-    /// A rate that is not above 0.
-    #[error("{field} is {value}; a rate is at least 1 a second (infinity leaves its cost out)")]
-    Rate {
-        /// Which.
-        field: &'static str,
-        /// What was given.
-        value: f64,
-    },
+#[error("{field} is {value}; use {allowed}")]
+pub struct ConfigError {
+    /// Which.
+    pub field: &'static str,
+    /// What was given.
+    pub value: f64,
+    /// What can be.
+    pub allowed: Allowed,
 }
 
-impl Config {
-    /// Names the first field with a value that no device has.
-    pub fn check(&self) -> Result<(), ConfigError> {
-        let flash = &self.flash;
-        for (field, value, least, most) in [
-            ("flash.channels", flash.channels, 1, 4096),
-            ("flash.dies_per_channel", flash.dies_per_channel, 1, 4096),
-            ("flash.planes", flash.planes, 1, 16),
-            ("flash.page_bytes", flash.page_bytes, 64, 1 << 24),
-            ("flash.registers", flash.registers, 1, 255),
-            ("firmware.cores", self.firmware.cores, 1, 1024),
-            ("host.cores", self.host.cores, 1, 1024),
-            ("pcie.unit_bytes", self.pcie.unit_bytes, 1, u32::MAX),
-            ("payload.id_bytes", self.payload.id_bytes, 1, u32::MAX),
-            ("accelerator.rows", self.accelerator.rows, 1, u32::MAX),
-            ("accelerator.columns", self.accelerator.columns, 1, u32::MAX),
-            ("discrete.rows", self.discrete.rows, 1, u32::MAX),
-            ("discrete.columns", self.discrete.columns, 1, u32::MAX),
-        ] {
-            let [value, least, most] = [value, least, most].map(u64::from);
-            if value < least {
-                return Err(ConfigError::TooSmall { field, value, least });
-            }
-            if value > most {
-                return Err(ConfigError::TooLarge { field, value, most });
-            }
+/// What a constant may be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Allowed {
+    /// A whole number, from one to another.
+    Whole(u64, u64),
+    /// A time in nanoseconds, a second at most.
+    Time,
+    /// A rate, whose time for a byte fits 32 bits of picoseconds; infinity stands for no limit.
+    Rate,
+    /// Amperes, volts, watts or joules.
+    Energy,
+}
+
+/// A constant and what it may be.
+#[derive(Clone, Copy)]
+pub struct Constant {
+    /// Its dotted name.
+    pub field: &'static str,
+    /// What it may be.
+    pub allowed: Allowed,
+    values: fn(&Config) -> Vec<f64>,
+}
+
+impl Allowed {
+    fn holds(self, value: f64) -> bool {
+        match self {
+            Self::Whole(least, most) => (least as f64..=most as f64).contains(&value),
+            Self::Time => (0.0..=1e9).contains(&value),
+            Self::Rate => value >= 1e3,
+            Self::Energy => (0.0..=1e6).contains(&value),
         }
-        let types = flash.sense_types_ns.iter().map(|&ns| ("flash.sense_types_ns", ns));
-        let times = [
-            ("flash.sense_ns", flash.sense_ns),
-            ("flash.read_command_ns", flash.read_command_ns),
-            ("flash.planes_command_ns", flash.planes_command_ns),
-            ("flash.data_setup_ns", flash.data_setup_ns),
-            ("flash.sampler_ns", flash.sampler_ns),
-            ("firmware.issue_ns", self.firmware.issue_ns),
-            ("firmware.complete_ns", self.firmware.complete_ns),
-            ("router.latency_ns", self.router.latency_ns),
-            ("host.stack_ns", self.host.stack_ns),
-            ("host.io_ns", self.host.io_ns),
-        ];
-        for (field, value) in times.into_iter().chain(types) {
-            if !(0.0..=1e9).contains(&value) {
-                return Err(ConfigError::Time { field, value });
-            }
-        }
-        for (field, value) in [
-            ("flash.channel_bytes_per_s", flash.channel_bytes_per_s),
-            ("flash.sampler_bytes_per_s", flash.sampler_bytes_per_s),
-            ("router.port_bytes_per_s", self.router.port_bytes_per_s),
-            ("dram.bytes_per_s", self.dram.bytes_per_s),
-            ("pcie.bytes_per_s", self.pcie.bytes_per_s),
-            ("accelerator.hertz", self.accelerator.hertz),
-            ("discrete.hertz", self.discrete.hertz),
-        ] {
-            if value.is_nan() || value < 1.0 {
-                return Err(ConfigError::Rate { field, value });
-            }
-        }
-        for (field, value) in self.energy.values() {
-            if !(0.0..=1e6).contains(&value) {
-                return Err(ConfigError::Energy { field, value });
-            }
-        }
-        Ok(())
     }
 }
 
-impl Energy {
-    /// All values, by name.
-    fn values(&self) -> [(&'static str, f64); 17] {
-        [
-            ("energy.flash_volts", self.flash_volts),
-            ("energy.sense_amperes", self.sense_amperes),
-            ("energy.selected_amperes", self.selected_amperes),
-            ("energy.standby_amperes", self.standby_amperes),
-            ("energy.sampler_watts", self.sampler_watts),
-            ("energy.pcie_joules_per_bit", self.pcie_joules_per_bit),
-            ("energy.host_dram_joules_per_bit", self.host_dram_joules_per_bit),
-            ("energy.dram_joules_per_bit", self.dram_joules_per_bit),
-            ("energy.dram_watts", self.dram_watts),
-            ("energy.add_joules", self.add_joules),
-            ("energy.multiply_joules", self.multiply_joules),
-            ("energy.sram_read_joules", self.sram_read_joules),
-            ("energy.sram_write_joules", self.sram_write_joules),
-            ("energy.sram_busy_watts", self.sram_busy_watts),
-            ("energy.sram_idle_watts", self.sram_idle_watts),
-            ("energy.core_watts", self.core_watts),
-            ("energy.route_joules", self.route_joules),
-        ]
+impl fmt::Display for Allowed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Whole(least, most) => write!(f, "a whole number from {least} to {most}"),
+            Self::Time => f.write_str("0 to 1000000000 ns"),
+            Self::Rate => f.write_str("1000 a second or more; no limit leaves its cost out"),
+            Self::Energy => f.write_str("0 to 1000000"),
+        }
+    }
+}
+
+/// The constants with names under `group`.
+macro_rules! constants {
+    ($($group:ident { $($name:ident: $allowed:expr),* $(,)? }),* $(,)?) => {
+        &[$($(Constant {
+            field: concat!(stringify!($group), ".", stringify!($name)),
+            allowed: $allowed,
+            values: |config| vec![config.$group.$name as f64],
+        }),*),*]
+    };
+}
+
+const COUNT: Allowed = Allowed::Whole(1, u32::MAX as u64);
+const BYTES: Allowed = Allowed::Whole(0, 1 << 24);
+const ANY: Allowed = Allowed::Whole(0, u32::MAX as u64);
+use Allowed::{Energy, Rate, Time, Whole};
+
+const CONSTANTS: &[Constant] = constants! {
+    flash {
+        channels: Whole(1, 4096),
+        dies_per_channel: Whole(1, 4096),
+        planes: Whole(1, 16),
+        page_bytes: Whole(64, 1 << 24),
+        spare_bytes: BYTES,
+        channel_bytes_per_s: Rate,
+        sense_ns: Time,
+        registers: Whole(1, 255),
+        read_command_ns: Time,
+        planes_command_ns: Time,
+        data_setup_ns: Time,
+        sampler_ns: Time,
+        sampler_bytes_per_s: Rate,
+    },
+    firmware { cores: Whole(1, 1024), issue_ns: Time, complete_ns: Time },
+    router { latency_ns: Time, port_bytes_per_s: Rate, command_bytes: BYTES, queue_depth: ANY },
+    dram { bytes_per_s: Rate, lookup_bytes: BYTES },
+    pcie {
+        bytes_per_s: Rate,
+        unit_bytes: Whole(1, 1 << 24),
+        payload_bytes: BYTES,
+        overhead_bytes: BYTES,
+    },
+    host { stack_ns: Time, cores: Whole(1, 1024), io_ns: Time },
+    accelerator {
+        rows: COUNT,
+        columns: COUNT,
+        lanes: ANY,
+        hertz: Rate,
+        words_per_cycle: ANY,
+        scratchpad_bytes: Whole(1024, 1 << 40),
+    },
+    discrete {
+        rows: COUNT,
+        columns: COUNT,
+        lanes: ANY,
+        hertz: Rate,
+        words_per_cycle: ANY,
+        scratchpad_bytes: Whole(1024, 1 << 40),
+    },
+    payload { header_bytes: BYTES, child_bytes: BYTES, id_bytes: Whole(1, 64) },
+    energy {
+        flash_volts: Energy,
+        sense_amperes: Energy,
+        selected_amperes: Energy,
+        standby_amperes: Energy,
+        sampler_watts: Energy,
+        pcie_joules_per_bit: Energy,
+        host_dram_joules_per_bit: Energy,
+        dram_joules_per_bit: Energy,
+        dram_watts: Energy,
+        add_joules: Energy,
+        multiply_joules: Energy,
+        sram_read_joules: Energy,
+        sram_write_joules: Energy,
+        sram_busy_watts: Energy,
+        sram_idle_watts: Energy,
+        core_watts: Energy,
+        route_joules: Energy,
+    },
+};
+
+const SENSE_TYPES: Constant = Constant {
+    field: "flash.sense_types_ns",
+    allowed: Time,
+    values: |config| config.flash.sense_types_ns.clone(),
+};
+
+impl Config {
+    /// All constants that are numbers, with what each may be.
+    pub fn constants() -> impl Iterator<Item = Constant> {
+        CONSTANTS.iter().copied().chain([SENSE_TYPES])
+    }
+
+    /// Names the first constant with a value that no device has.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        for Constant { field, allowed, values } in Self::constants() {
+            if let Some(value) = values(self).into_iter().find(|&value| !allowed.holds(value)) {
+                return Err(ConfigError { field, value, allowed });
+            }
+        }
+        Ok(())
     }
 }
 
@@ -150,17 +171,41 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nonsense_is_named() {
+    fn nonsense_is_named_with_its_range() {
         let check = |change: fn(&mut Config)| {
             let mut config = Config::paper();
             change(&mut config);
             config.check().unwrap_err().to_string()
         };
-        assert!(check(|c| c.flash.dies_per_channel = 0).starts_with("flash.dies_per_channel is 0"));
-        assert!(check(|c| c.flash.sense_ns = -1.0).starts_with("flash.sense_ns is -1"));
+        assert_eq!(
+            check(|c| c.flash.dies_per_channel = 0),
+            "flash.dies_per_channel is 0; use a whole number from 1 to 4096"
+        );
+        assert_eq!(
+            check(|c| c.flash.sense_ns = -1.0),
+            "flash.sense_ns is -1; use 0 to 1000000000 ns"
+        );
         assert!(check(|c| c.flash.sense_ns = f64::NAN).starts_with("flash.sense_ns is NaN"));
-        assert!(check(|c| c.pcie.bytes_per_s = 0.0).starts_with("pcie.bytes_per_s is 0"));
-        assert!(check(|c| c.flash.channels = 1 << 20).contains("at most 4096"));
+        assert!(check(|c| c.flash.sense_types_ns = vec![1.0, 2e9]).contains("sense_types_ns is 2"));
+        assert!(
+            check(|c| c.pcie.bytes_per_s = 0.0).starts_with("pcie.bytes_per_s is 0; use 1000 a")
+        );
+        assert!(check(|c| c.flash.channels = 1 << 20).contains("from 1 to 4096"));
         assert!(check(|c| c.discrete.rows = 0).starts_with("discrete.rows is 0"));
+        assert!(check(|c| c.energy.core_watts = -1.0).starts_with("energy.core_watts is -1"));
+    }
+
+    #[test]
+    fn every_number_of_a_configuration_has_a_range() {
+        let all = serde_json::to_value(Config::detailed()).expect("JSON");
+        let known: Vec<_> = Config::constants().map(|constant| constant.field).collect();
+        for (group, values) in all.as_object().expect("groups") {
+            let Some(values) = values.as_object() else { continue };
+            for (name, _) in values.iter().filter(|(_, value)| !value.is_boolean()) {
+                let field = format!("{group}.{name}");
+                assert!(known.contains(&field.as_str()), "{field} has no range");
+            }
+        }
+        assert!(Config::paper().check().is_ok() && Config::detailed().check().is_ok());
     }
 }

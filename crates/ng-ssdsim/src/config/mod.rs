@@ -11,7 +11,7 @@ mod modes;
 
 use serde::{Deserialize, Serialize};
 
-pub use check::ConfigError;
+pub use check::{Allowed, ConfigError, Constant};
 
 /// Everything about the device and its host.
 ///
@@ -22,7 +22,7 @@ pub use check::ConfigError;
 /// assert!(config.check().is_ok());
 /// config.flash.dies_per_channel = 0;
 /// let error = config.check().unwrap_err().to_string();
-/// assert_eq!(error, "flash.dies_per_channel is 0; it has to be at least 1");
+/// assert_eq!(error, "flash.dies_per_channel is 0; use a whole number from 1 to 4096");
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -175,6 +175,7 @@ pub struct Accelerator {
     /// Words that the memory below moves in a cycle; 0 is no limit.
     pub words_per_cycle: u32,
     /// Of the memory beside the array, which keeps operands that fit.
+    #[serde(default = "Accelerator::usual_scratchpad")]
     pub scratchpad_bytes: u64,
     /// Whether its time is counted at all.
     pub timed: bool,
@@ -230,6 +231,13 @@ pub struct Energy {
     pub core_watts: f64,
     /// Of one command on its way through the router.
     pub route_joules: f64,
+}
+
+impl Accelerator {
+    /// 6 MB, that of the SSD in BeaconGNN, Table II.
+    pub fn usual_scratchpad() -> u64 {
+        6 << 20
+    }
 }
 
 impl Config {

@@ -47,7 +47,7 @@ impl Config {
                 lanes: 0,
                 hertz: 800e6,
                 words_per_cycle: 16,
-                scratchpad_bytes: 6 << 20,
+                scratchpad_bytes: Accelerator::usual_scratchpad(),
                 timed: true,
             },
             discrete: Accelerator {

@@ -2,7 +2,7 @@
 
 use crate::config::{Config, ConfigError, Flash};
 use crate::plan::{Plan, flag};
-use crate::time::{Picos, Rate, from_ns};
+use crate::time::{Picos, Rate, from_ns, to_seconds};
 
 /// What of a device a run goes through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,6 +138,28 @@ impl Machine {
 }
 
 impl Machine {
+    /// Seconds that a plan takes at most: every command by itself, at every server.
+    pub(crate) fn one_by_one(&self, plan: &Plan) -> f64 {
+        let longest = plan.bytes.iter().copied().max().unwrap_or(0);
+        let bytes = u64::from(longest);
+        let sense = plan.sense.iter().copied().max().unwrap_or(0).max(self.sense);
+        let dram = self.dram.time_of(2 * bytes + self.lookup_bytes + 2 * self.command_bytes);
+        let sum = [
+            self.issue,
+            self.complete,
+            self.router_latency,
+            self.port.time_of(self.command_bytes),
+            self.command.max(self.planes_command),
+            sense,
+            self.sampling(plan.feature_bytes),
+            self.transfer(longest),
+            dram,
+            self.pcie.time_of(bytes),
+            self.host_io,
+        ];
+        sum.into_iter().map(to_seconds).sum::<f64>() * plan.len() as f64
+    }
+
     /// What each kind of server has to do for a plan, the busiest of each kind.
     pub fn bounds(&self, plan: &Plan) -> Vec<(Picos, &'static str)> {
         let mut dies = vec![0; self.dies() as usize];
