@@ -7,6 +7,8 @@ import sys
 
 import numpy as np
 import pytest
+import torch
+from torch_geometric.data import Data
 
 import neargraph as ng
 from neargraph.cli import main
@@ -172,7 +174,6 @@ def test_every_switch_leads_from_one_mode_to_the_other():
     [
         ({"flash.dies_per_channel": 0}, "flash.dies_per_channel is 0"),
         ({"flash.sense_ns": -1}, "flash.sense_ns is -1"),
-        ({"flash.page_bytes": 256}, "choose larger pages"),
         ({"flash.channels": "many"}, "flash.channels is 'many'; use a whole number from 1 to 4096"),
         ({"flash.channels": 2.5}, "flash.channels is 2.5; use a whole number from 1 to 4096"),
         ({"flash.channels": True}, "flash.channels is True; use"),
@@ -235,6 +236,35 @@ def test_arguments_without_a_meaning_are_refused_by_name(how, message):
 def test_a_platform_that_is_named_twice_is_simulated_once():
     runs = ng.sim.simulate(dataset="ppi", platforms=["BG-2", "CC", "BG-2"])
     assert runs["platform"].tolist() == ["BG-2", "CC"]
+
+
+def test_a_store_without_rows_is_simulated_by_topology_or_with_rows_of_a_stated_width(
+    tmp_path, capsys
+):
+    edges = torch.tensor([[0, 1, 2, 3, 4], [1, 2, 3, 4, 0]])
+    ng.from_pyg(Data(edge_index=edges, num_nodes=5), tmp_path / "bare.ng")
+    store = ng.open(tmp_path / "bare.ng")
+    with pytest.raises(NameNotFound, match="no tensor 'x'; they have none; name another, none for"):
+        ng.sim.Trace.from_sampler(store)
+    bare = ng.sim.Trace.from_sampler(store, tensor=None)
+    wide = ng.sim.Trace.from_sampler(store, tensor=None, row_bytes=27_000)
+    assert (bare.about["feature_bytes"], wide.about["columns"]) == (0, 6750)
+    of_bare, of_wide = (ng.sim.simulate(trace, mode="detailed") for trace in (bare, wide))
+    assert np.all(of_bare["reads"] < of_wide["reads"])
+    assert np.all(of_bare["compute_s"] == 0)
+    assert np.all(of_wide["compute_s"] > 0)
+    path = str(tmp_path / "bare.ng")
+    for more in (["--tensor", "none"], ["--row-bytes", "400"]):
+        code, out, _ = run("simulate", path, "--platforms", "BG-2", *more, capsys=capsys)
+        assert code == 0
+        assert "BG-2" in out
+    for more, message in (
+        (["--tensor", "none", "--row-bytes", "4"], "give one of them"),
+        (["--row-bytes", "1"], "--row-bytes is 1; use a whole number from 4"),
+    ):
+        code, _, err = run("simulate", path, *more, capsys=capsys)
+        assert code == 2
+        assert message in err
 
 
 def test_seeds_of_a_trace_are_node_ids(homo):

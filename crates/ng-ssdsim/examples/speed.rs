@@ -44,7 +44,7 @@ fn main() {
             let layout =
                 Layout::new(Format::Direct, &config, set.feature_bytes(), 300.0, placement);
             let asked = platform.asked();
-            let plan = plan(&trace, 0, &layout.expect("fits"), &config.payload, asked);
+            let plan = plan(&trace, 0, &layout, &config.payload, asked);
             let machine = Machine::new(&config, platform.path()).expect("a device");
             let mut engine = Engine::new(machine);
             let (start, mut events) = (Instant::now(), 0);

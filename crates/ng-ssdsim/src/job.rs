@@ -47,7 +47,7 @@ impl Job {
         let together = self.config.features_beside_lists || !platform.barrier;
         let format = if together { Format::Direct } else { Format::Csr };
         let (bytes, degree) = (self.feature_bytes, self.mean_degree);
-        let layout = Layout::new(format, &self.config, bytes, degree, self.placement)?;
+        let layout = Layout::new(format, &self.config, bytes, degree, self.placement);
         let layout = layout.of_trace(trace)?;
         simulate(trace, &layout, &self.config, platform, &self.model, &self.crowd, &self.reuse)
     }

@@ -2,9 +2,10 @@
 //!
 //! [`Format::Direct`] is DirectGraph (BeaconGNN, section IV.A): a row of features and the start of
 //! the list share the first page of a node, the rest of the list fills further ones.
-//! [`Format::Csr`] keeps lists in one file and rows in another. Which die a page lies on is random
-//! or striped over channels first. Where a trace knows the places of its nodes in a file of the
-//! direct layout, those can be taken instead of the arithmetic.
+//! [`Format::Csr`] keeps lists in one file and rows in another, each where the one before ends. A
+//! row may be longer than a page, or cross from one to the next, and there may be none. Which die a
+//! page lies on is random or striped over channels first. Where a trace knows the places of its
+//! nodes in a file of the direct layout, those can be taken instead of the arithmetic.
 
 use std::sync::Arc;
 
@@ -59,17 +60,6 @@ pub struct Layout {
 /// A layout that cannot be.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum LayoutError {
-    /// Rows that are too wide.
-    #[error(
-        "a row of features has {feature_bytes} bytes and a page {page_bytes}; \
-         a row has to leave room for one neighbour, so choose larger pages (flash.page_bytes)"
-    )]
-    Wide {
-        /// Of a row.
-        feature_bytes: u64,
-        /// Of a page.
-        page_bytes: u64,
-    },
     /// Places that nobody knows.
     #[error(
         "the trace does not say where its nodes lie on pages of {page_bytes} bytes; \
@@ -97,8 +87,8 @@ pub struct Address {
 pub enum Page {
     /// Of its list; 0 is the primary section of the direct layout.
     List(u32),
-    /// Of its row of features, apart from the list.
-    Row,
+    /// Of its row of features, apart from the list: the first, and those that follow it.
+    Row(u32),
 }
 
 impl Layout {
@@ -109,14 +99,11 @@ impl Layout {
         feature_bytes: u32,
         mean_degree: f64,
         placement: Placement,
-    ) -> Result<Self, LayoutError> {
+    ) -> Self {
         let flash = &config.flash;
         let id_bytes = u64::from(config.payload.id_bytes);
         let (page_bytes, feature_bytes) = (u64::from(flash.page_bytes), u64::from(feature_bytes));
-        if feature_bytes + id_bytes > page_bytes {
-            return Err(LayoutError::Wide { feature_bytes, page_bytes });
-        }
-        Ok(Self {
+        Self {
             format,
             placement,
             page_bytes,
@@ -128,7 +115,7 @@ impl Layout {
             senses: flash.sense_types_ns.iter().map(|&ns| from_ns(ns)).collect(),
             list_bytes: mean_degree * id_bytes as f64,
             places: None,
-        })
+        }
     }
 
     /// The same for the nodes of a trace, whose places it takes where they are asked for.
@@ -159,6 +146,12 @@ impl Layout {
         self.feature_bytes as u32
     }
 
+    /// Bytes of a row in each of the pages that it takes: equal shares.
+    pub fn feature_bytes_of_page(&self) -> u32 {
+        let pages = self.feature_bytes.div_ceil(self.page_bytes).max(1);
+        self.feature_bytes.div_ceil(pages) as u32
+    }
+
     /// Pages of a node of this degree: ceil((4 degree + row) / page) where rows lie beside lists.
     pub fn pages(&self, degree: u64) -> u64 {
         let row = if self.format == Format::Direct { self.feature_bytes } else { 0 };
@@ -178,10 +171,25 @@ impl Layout {
         Page::List(((before + u64::from(position) * self.id_bytes) / self.page_bytes) as u32)
     }
 
-    /// The page of a node's row.
+    /// The pages of a node's row, none where rows have no bytes.
     #[inline]
-    pub fn page_of_row(&self) -> Page {
-        if self.format == Format::Direct { Page::List(0) } else { Page::Row }
+    pub fn pages_of_row(&self, node: NodeId) -> impl ExactSizeIterator<Item = Page> + use<> {
+        let start = if self.format == Format::Direct { 0 } else { self.row_start(node) };
+        let end = start % self.page_bytes + self.feature_bytes;
+        let pages = if self.feature_bytes == 0 { 0 } else { end.div_ceil(self.page_bytes) as u32 };
+        let page = if self.format == Format::Direct { Page::List } else { Page::Row };
+        (0..pages).map(page)
+    }
+
+    /// Whether lists lie apart from rows.
+    pub fn has_lists_apart(&self) -> bool {
+        self.format == Format::Csr
+    }
+
+    /// Where a node's row starts in the file of all rows.
+    fn row_start(&self, node: NodeId) -> u64 {
+        let row = self.place(node).map_or(node, |(places, at)| places.row[at]);
+        row.wrapping_mul(self.feature_bytes)
     }
 
     /// Where a node's list starts in the file of all lists.
@@ -221,7 +229,7 @@ impl Layout {
             return places.page_of(at, part);
         }
         match (self.format, page) {
-            (Format::Direct, Page::List(0) | Page::Row) => {
+            (Format::Direct, Page::List(0) | Page::Row(_)) => {
                 // Primary sections end where a page does; what is longer goes on elsewhere.
                 let primary = (row + self.list_bytes).min(self.page_bytes as f64);
                 (node as f64 * primary / self.page_bytes as f64) as u64
@@ -234,9 +242,8 @@ impl Layout {
             (Format::Csr, Page::List(section)) => {
                 self.list_start(node) / self.page_bytes + u64::from(section)
             }
-            (Format::Csr, Page::Row) => {
-                let row = self.place(node).map_or(node, |(places, at)| places.row[at]);
-                (1 << 34) + row * self.feature_bytes / self.page_bytes
+            (Format::Csr, Page::Row(part)) => {
+                (1 << 34) + self.row_start(node) / self.page_bytes + u64::from(part)
             }
         }
     }
@@ -246,7 +253,8 @@ impl Layout {
 fn mixed(seed: u64, node: NodeId, page: Page) -> u64 {
     let page = match page {
         Page::List(section) => u64::from(section) + 1,
-        Page::Row => 0,
+        Page::Row(0) => 0,
+        Page::Row(part) => u64::MAX - u64::from(part),
     };
     let mut z = seed;
     for word in [node, page] {
@@ -267,27 +275,46 @@ mod tests {
     fn positions_behind_the_row_of_features_go_to_further_pages() {
         let layout =
             Layout::new(Format::Direct, &Config::paper(), 1204, 1445.0, Placement::Random(1));
-        let layout = layout.expect("a row fits");
         // (4000 - 1204) / 4 = 699 neighbours beside the row, then 1,000 a page.
         assert_eq!(layout.page_of(5, 698), Page::List(0));
         assert_eq!(layout.page_of(5, 699), Page::List(1));
         assert_eq!(layout.page_of(5, 1699), Page::List(2));
         assert_eq!((layout.pages(0), layout.pages(699), layout.pages(700)), (1, 1, 2));
-        assert_eq!(layout.page_of_row(), Page::List(0));
+        assert_eq!(layout.pages_of_row(5).collect::<Vec<_>>(), [Page::List(0)]);
     }
 
     #[test]
     fn lists_apart_from_rows_start_where_the_one_before_ends() {
         let layout = Layout::new(Format::Csr, &Config::paper(), 400, 100.0, Placement::Striped);
-        let layout = layout.expect("a row fits");
         // Node 9's list has bytes 3,600 to 4,000; node 10's starts on the second page.
         assert_eq!(layout.page_of(9, 99), Page::List(0));
         assert_eq!(layout.page_of(9, 100), Page::List(1));
         assert_ne!(layout.address(9, Page::List(0)), layout.address(10, Page::List(0)));
         assert_eq!(layout.address(9, Page::List(1)), layout.address(10, Page::List(0)));
         // Ten rows share a page.
-        assert_eq!(layout.address(0, Page::Row), layout.address(9, Page::Row));
-        assert_ne!(layout.address(9, Page::Row), layout.address(10, Page::Row));
+        assert_eq!(layout.address(0, Page::Row(0)), layout.address(9, Page::Row(0)));
+        assert_ne!(layout.address(9, Page::Row(0)), layout.address(10, Page::Row(0)));
+    }
+
+    #[test]
+    fn rows_may_be_longer_than_a_page_cross_its_end_or_not_be_there() {
+        let rows = |format, bytes| {
+            let layout = Layout::new(format, &Config::paper(), bytes, 100.0, Placement::Striped);
+            move |node| layout.pages_of_row(node).len()
+        };
+        // 27,000 bytes: node 0's end in the middle of the seventh page, where node 1's start.
+        let csr = rows(Format::Csr, 27_000);
+        assert_eq!((csr(0), csr(1), csr(4)), (7, 8, 7));
+        assert_eq!(rows(Format::Direct, 27_000)(1), 7);
+        // Of 1,500 bytes the third crosses from the first page to the second.
+        assert_eq!([0, 1, 2, 3].map(rows(Format::Csr, 1_500)), [1, 1, 2, 1]);
+        assert_eq!((rows(Format::Csr, 0)(3), rows(Format::Direct, 0)(3)), (0, 0));
+        let wide = Layout::new(Format::Csr, &Config::paper(), 27_000, 100.0, Placement::Striped);
+        assert_eq!(wide.address(1, Page::Row(0)), wide.address(0, Page::Row(6)));
+        // Beside a row, the list begins where it ends.
+        let direct =
+            Layout::new(Format::Direct, &Config::paper(), 27_000, 100.0, Placement::Striped);
+        assert_eq!([0, 249, 250].map(|at| direct.page_of(1, at)), [6, 6, 7].map(Page::List));
     }
 
     #[test]
@@ -305,10 +332,7 @@ mod tests {
             row: vec![10, 3],
         };
         let mut trace = Trace::default();
-        let make = |format| {
-            Layout::new(format, &Config::paper(), 400, 100.0, Placement::Direct)
-                .expect("a row fits")
-        };
+        let make = |format| Layout::new(format, &Config::paper(), 400, 100.0, Placement::Direct);
         let missing = make(Format::Direct).of_trace(&trace).unwrap_err().to_string();
         assert!(missing.contains("pages of 4000 bytes"), "{missing}");
         trace.places = Some(Arc::new(Places { page_bytes: 4096, ..places.clone() }));
@@ -317,19 +341,18 @@ mod tests {
         let direct = make(Format::Direct).of_trace(&trace).expect("known");
         let page = |position| direct.number(5, direct.page_of(5, position));
         assert_eq!([599, 600, 1499, 1500, 2400].map(page), [1, 40, 40, 41, 77]);
-        assert_eq!(direct.number(8, direct.page_of_row()), 1);
+        assert_eq!(direct.number(8, Page::List(0)), 1);
         let csr = make(Format::Csr).of_trace(&trace).expect("known");
         // Node 5's list begins at byte 8,000, and ten rows share a page.
         assert_eq!(csr.number(5, csr.page_of(5, 999)), 2);
         assert_eq!(csr.number(5, csr.page_of(5, 1000)), 3);
-        assert_eq!(csr.number(5, Page::Row), csr.number(8, Page::Row) + 1);
+        assert_eq!(csr.number(5, Page::Row(0)), csr.number(8, Page::Row(0)) + 1);
     }
 
     #[test]
     fn random_pages_fill_all_dies_alike() {
         let config = Config::paper();
-        let layout =
-            Layout::new(Format::Direct, &config, 64, 10.0, Placement::Random(7)).expect("fits");
+        let layout = Layout::new(Format::Direct, &config, 64, 10.0, Placement::Random(7));
         let mut counts = vec![0u32; config.dies() as usize];
         for node in 0..128_000 {
             counts[layout.address(node, Page::List(0)).die as usize] += 1;
@@ -345,16 +368,10 @@ mod tests {
         let mut config = Config::paper();
         let layout =
             |config: &Config| Layout::new(Format::Direct, config, 64, 10.0, Placement::Striped);
-        assert_eq!(layout(&config).expect("fits").sense_of(&at(7)), None);
+        assert_eq!(layout(&config).sense_of(&at(7)), None);
         config.flash.sense_types_ns = vec![40e3, 65e3];
-        let found = layout(&config).expect("fits");
+        let found = layout(&config);
         assert_eq!(found.sense_of(&at(6)), Some(40_000_000));
         assert_eq!(found.sense_of(&at(7)), Some(65_000_000));
-    }
-
-    #[test]
-    fn a_row_that_fills_a_page_is_refused() {
-        let error = Layout::new(Format::Direct, &Config::paper(), 4000, 1.0, Placement::Striped);
-        assert!(error.unwrap_err().to_string().contains("4000 bytes and a page 4000"));
     }
 }

@@ -59,7 +59,7 @@ impl<'a> Planner<'a> {
         asked: Asked,
     ) -> Self {
         let parent = parents(trace, batch);
-        let plan = Plan { feature_bytes: layout.feature_bytes(), ..Plan::default() };
+        let plan = Plan { feature_bytes: layout.feature_bytes_of_page(), ..Plan::default() };
         Self { trace, batch, layout, payload, asked, parent, wanted: Vec::new(), plan }
     }
 
@@ -127,7 +127,7 @@ impl<'a> Planner<'a> {
     /// Takes those pages out that a die asks for once it has drawn; the one that draws is the last
     /// that stays, and is read even if no draw falls into it.
     fn behind_primary(&self, pages: &mut Vec<(Page, usize)>) -> Vec<(Page, usize)> {
-        let is_first = |page: &Page| matches!(page, Page::Row | Page::List(0));
+        let is_first = |page: &Page| matches!(page, Page::Row(_) | Page::List(0));
         let at = pages.iter().position(|(page, _)| !is_first(page)).unwrap_or(pages.len());
         let after = pages.split_off(at);
         if !after.is_empty() && pages.last().is_none_or(|(page, _)| *page != Page::List(0)) {
@@ -136,10 +136,13 @@ impl<'a> Planner<'a> {
         after
     }
 
-    /// All pages of an entry with the draws that fall into each; that of its row is there anyway.
+    /// All pages of an entry with the draws that fall into each; those of its row come first, with
+    /// draws or without.
     fn pages_of(&self, entry: u32) -> Vec<(Page, usize)> {
         let node = self.node(entry);
-        let mut pages: Vec<(Page, usize)> = vec![(self.layout.page_of_row(), 0)];
+        let mut pages: Vec<(Page, usize)> =
+            self.layout.pages_of_row(node).map(|page| (page, 0)).collect();
+        let of_row = pages.len();
         for (position, _) in self.trace.draws_of(self.batch, entry) {
             let page = self.layout.page_of(node, position);
             match pages.iter_mut().find(|(known, _)| *known == page) {
@@ -147,24 +150,24 @@ impl<'a> Planner<'a> {
                 None => pages.push((page, 1)),
             }
         }
-        pages[1..].sort_unstable();
+        pages[of_row..].sort_unstable();
         pages
     }
 
     /// The pages that start an entry: its primary section, or list and row where they lie apart.
     fn want_first(&mut self, entry: u32) {
-        let row = self.layout.page_of_row();
-        self.wanted.push(Wanted { entry, page: row });
-        if row == Page::Row {
-            let pages = self.pages_of(entry);
-            self.wanted.extend(pages[1..].iter().map(|&(page, _)| Wanted { entry, page }));
+        let pages = self.pages_of(entry);
+        if self.layout.has_lists_apart() {
+            self.wanted.extend(pages.into_iter().map(|(page, _)| Wanted { entry, page }));
+        } else if !pages.is_empty() {
+            self.wanted.push(Wanted { entry, page: Page::List(0) });
         }
     }
 
     /// Adds what a command brings forth: secondary sections of its node, and entries that its own
     /// draws find first. How many draws it makes itself.
     fn bring_forth(&mut self, wanted: Wanted) -> usize {
-        if wanted.page == Page::Row {
+        if matches!(wanted.page, Page::Row(_)) {
             return 0;
         }
         let (trace, batch, node) = (self.trace, self.batch, self.node(wanted.entry));
@@ -180,27 +183,33 @@ impl<'a> Planner<'a> {
                 }
             }
         }
-        if wanted.page == self.layout.page_of_row() {
-            let pages = self.pages_of(wanted.entry);
-            let more = pages[1..].iter().map(|&(page, _)| Wanted { entry: wanted.entry, page });
-            self.wanted.extend(more);
+        if wanted.page == Page::List(0) && !self.layout.has_lists_apart() {
+            let pages = self.pages_of(wanted.entry).into_iter();
+            let more = pages.filter(|(page, _)| *page != Page::List(0));
+            self.wanted.extend(more.map(|(page, _)| Wanted { entry: wanted.entry, page }));
         }
         draws
     }
 
     /// Adds a command's columns.
     fn put(&mut self, wanted: Wanted, first: usize, draws: usize, children: usize) {
-        let address = self.layout.address(self.node(wanted.entry), wanted.page);
-        let feature = wanted.page == self.layout.page_of_row();
-        let secondary = !feature && wanted.page != Page::List(0);
+        let node = self.node(wanted.entry);
+        let address = self.layout.address(node, wanted.page);
+        let mut row_pages = self.layout.pages_of_row(node);
+        let parts = row_pages.len() as u32;
+        let feature = row_pages.any(|page| page == wanted.page);
+        // Pages of a row have equal shares of it.
+        let of_row = if feature { self.layout.feature_bytes().div_ceil(parts) } else { 0 };
+        let secondary = !matches!(wanted.page, Page::List(0) | Page::Row(0));
         let mut flags = if feature { flag::FEATURE } else { 0 };
         flags |= if secondary { flag::SECONDARY } else { 0 };
         flags |= if self.asked.sampled { flag::SAMPLED } else { 0 };
         let bytes = if self.asked.sampled {
-            let row = if feature { self.layout.feature_bytes() } else { 0 };
-            row + self.payload.header_bytes + self.payload.child_bytes * draws.max(children) as u32
+            of_row
+                + self.payload.header_bytes
+                + self.payload.child_bytes * draws.max(children) as u32
         } else {
-            self.brought(feature, draws as u32)
+            self.brought(of_row, draws as u32)
         };
         let plan = &mut self.plan;
         plan.die.push(address.die);
@@ -214,12 +223,12 @@ impl<'a> Planner<'a> {
     }
 
     /// Bytes that leave a die where nothing is sampled on it.
-    fn brought(&self, feature: bool, draws: u32) -> u32 {
+    fn brought(&self, of_row: u32, draws: u32) -> u32 {
         let (page, sector) = (self.layout.page_bytes(), self.asked.sector_bytes);
         if sector == 0 {
             return page;
         }
-        let row = if feature { self.layout.feature_bytes().next_multiple_of(sector) } else { 0 };
+        let row = of_row.next_multiple_of(sector);
         (row + draws * sector).clamp(sector, page)
     }
 

@@ -80,6 +80,11 @@ pub enum SimulateError {
         /// Which.
         platform: &'static str,
     },
+    /// A batch that takes no time.
+    #[error(
+        "a batch reads and computes nothing; record one whose targets have neighbours or features"
+    )]
+    Nothing,
     /// There is nothing to simulate.
     #[error("the trace has no batches; record some, or name more targets")]
     Empty,
@@ -266,12 +271,15 @@ impl Simulation<'_> {
         let stamps = engine.stamps();
         let sent = self.sent(&plan, &visits);
         let targets = visits[0] / batches.len() as u64;
-        let mut shares = self.shares(&outcome, &sent, &rounds, targets);
-        shares.host += self.serving(&plan);
+        let mut shares = self.shares(&outcome, &sent, &rounds, (targets, visits.len() - 1));
+        shares.host += self.serving(&plan, visits.len() - 1);
         shares.compute = compute;
         let crowded = self.crowd.workers > 1 && batches.len() > 1;
         let preparation = shares.host + shares.flash + shares.pcie;
         let interval = interval(inside || crowded, preparation, shares.compute);
+        if interval == 0 {
+            return Err(SimulateError::Nothing);
+        }
         let joules = Joules::of(
             self.config,
             &Activity {
@@ -335,7 +343,7 @@ impl Simulation<'_> {
     fn sent(&self, plan: &Plan, visits: &[u64]) -> Vec<u64> {
         let row = u64::from(self.layout.feature_bytes());
         let page = u64::from(self.layout.page_bytes());
-        let last = plan.hops() as u8 - 1;
+        let last = visits.len() - 1;
         let pages = || plan.bytes.iter().map(|&bytes| u64::from(bytes)).sum();
         let rows = || visits.iter().map(|&n| self.ids(n) + n * row);
         match self.platform.to_host {
@@ -344,37 +352,41 @@ impl Simulation<'_> {
             ToHost::Pages => vec![pages()],
             ToHost::PagesThenIdsAndRows => std::iter::once(pages()).chain(rows()).collect(),
             ToHost::PagesAndLastRows => {
-                let lists = plan.hop.iter().filter(|&&hop| hop < last).count() as u64;
-                vec![lists * page, visits[usize::from(last)] * row]
+                vec![pages_before(plan, last) * page, visits[last] * row]
             }
             ToHost::IdsAndRows => rows().collect(),
         }
     }
 
     /// The host's cores for the pages that come one by one; beside the reads it is in their time.
-    fn serving(&self, plan: &Plan) -> Picos {
-        let last = plan.hops() as u8 - 1;
+    fn serving(&self, plan: &Plan, last: usize) -> Picos {
         let pages = match self.platform.to_host {
-            ToHost::Pages if !self.platform.overlaps => plan.len(),
-            ToHost::PagesThenIdsAndRows => plan.len(),
-            ToHost::PagesAndLastRows => plan.hop.iter().filter(|&&hop| hop < last).count(),
+            ToHost::Pages if !self.platform.overlaps => plan.len() as u64,
+            ToHost::PagesThenIdsAndRows => plan.len() as u64,
+            ToHost::PagesAndLastRows => pages_before(plan, last),
             _ => 0,
         };
         let host = &self.config.host;
-        pages as u64 * from_ns(host.io_ns) / u64::from(host.cores)
+        pages * from_ns(host.io_ns) / u64::from(host.cores)
     }
 
     /// Flash, PCIe and host one after the other, as the publication adds them.
-    fn shares(&self, outcome: &Outcome, sent: &[u64], rounds: &[Picos], targets: u64) -> Shares {
+    fn shares(
+        &self,
+        outcome: &Outcome,
+        sent: &[u64],
+        rounds: &[Picos],
+        (targets, hops): (u64, usize),
+    ) -> Shares {
         let stack = from_ns(self.config.host.stack_ns);
-        let hops = outcome.hops.len() as u64 - 1;
         let stacks = match self.platform {
             // Workers send theirs side by side.
             platform if platform.name == COALESCED => self.crowd.commands(targets),
             platform if platform.to_host == ToHost::Results => 1,
-            _ => hops,
+            _ => hops as u64,
         };
-        let waited: Picos = rounds.iter().sum();
+        // Without rows, the last hop reads nothing that its round could precede.
+        let waited: Picos = rounds.iter().take(outcome.hops.len().saturating_sub(1)).sum();
         // What overlaps is in the time of the reads already.
         let transfers = if self.platform.overlaps { &[] } else { sent };
         Shares {
@@ -384,6 +396,11 @@ impl Simulation<'_> {
             compute: 0,
         }
     }
+}
+
+/// Pages of the hops before the last.
+fn pages_before(plan: &Plan, last: usize) -> u64 {
+    plan.hop.iter().filter(|&&hop| usize::from(hop) < last).count() as u64
 }
 
 /// Nodes of some batches by hop.

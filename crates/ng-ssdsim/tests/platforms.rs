@@ -37,7 +37,6 @@ fn job(config: &Config, set: &Dataset, name: &str) -> Job {
 fn layout(config: &Config, set: &Dataset) -> Layout {
     let placement = Placement::Random(1);
     Layout::new(Format::Direct, config, set.feature_bytes(), set.mean_degree(), placement)
-        .expect("a row fits")
 }
 
 fn run(config: &Config, set: &Dataset, trace: &Trace, name: &str) -> Run {
@@ -117,7 +116,7 @@ fn a_die_asks_for_secondary_sections_once_it_has_drawn() {
     let (_, trace) = one_target(&[1_700]);
     let plan_of = |name: &str| {
         let asked = Platform::by_name(name).expect("a platform").asked();
-        plan(&trace, 0, csr.as_ref().expect("it fits"), &config.payload, asked)
+        plan(&trace, 0, &csr, &config.payload, asked)
     };
     let (die, core) = (plan_of("BG-SP"), plan_of("BG-1"));
     assert_eq!((core.hop.as_slice(), die.hop.as_slice()), (&[0, 0, 1][..], &[0, 0, 1, 0][..]));
@@ -182,6 +181,34 @@ fn no_run_breaks_a_law_or_its_bound() {
         }
     }
     println!("figure: {{\"id\":\"M1\",\"tried\":{tried},\"failed\":{failed},\"seed\":4}}");
+}
+
+#[test]
+fn rows_longer_than_a_page_and_none_at_all_break_no_law_either() {
+    let set = Dataset::by_name("ppi").expect("it is there");
+    let trace = set.trace(2, 16, &FANOUTS, 4);
+    let rows = trace.node.len() as u64;
+    for config in [Config::paper(), Config::detailed()] {
+        for platform in PLATFORMS.into_iter().chain(MORE_PLATFORMS) {
+            let with = |feature_bytes: u32| {
+                let mut job = job(&config, &set, platform.name);
+                (job.feature_bytes, job.model.columns) = (feature_bytes, feature_bytes as u64 / 4);
+                let found = job.run(&trace).expect("a run");
+                let failed: u64 = found.batches.iter().map(|batch| broken(batch, &config)).sum();
+                assert_eq!(failed, 0, "{} with rows of {feature_bytes} bytes", platform.name);
+                let sum = |of: fn(&BatchRun) -> u64| found.batches.iter().map(of).sum::<u64>();
+                let compute = sum(|batch| batch.shares.compute);
+                (sum(|batch| batch.outcome.issued), compute, found.targets_per_s())
+            };
+            let (none, narrow, wide) = (with(0), with(512), with(27_000));
+            println!("{} {none:?} {narrow:?} {wide:?}", platform.name);
+            // Without rows there is no read of the last hop, and nothing to compute.
+            assert!(none.0 < narrow.0 && none.1 == 0, "{}", platform.name);
+            assert!(none.2 > narrow.2 && narrow.2 > wide.2, "{}", platform.name);
+            // 27,000 bytes are seven pages of 4,000, or of 4,096 one to seven more than one.
+            assert!(wide.0 >= narrow.0 + 5 * rows && wide.0 <= narrow.0 + 8 * rows);
+        }
+    }
 }
 
 #[test]
@@ -342,7 +369,11 @@ fn sectors_leave_the_die_in_place_of_pages() {
     let entries = trace.entries_of(0).len() as u64;
     let draws = trace.found.len() as u64;
     assert_eq!(set.feature_bytes(), 400);
-    assert!(sectors.outcome.channel_bytes <= (entries + draws) * 512);
+    // But for rows that cross the end of a page, which are a sector of each.
+    let crosses = |node: &&u64| **node * 400 % 4096 + 400 > 4096;
+    let crossing = trace.node.iter().filter(crosses).count() as u64;
+    assert!(crossing > entries / 20 && crossing < entries / 5, "{crossing} of {entries}");
+    assert!(sectors.outcome.channel_bytes <= (entries + crossing + draws) * 512);
     assert_eq!(sectors.outcome.senses, pages.outcome.senses);
     assert!(sectors.interval < pages.interval);
 }

@@ -12,6 +12,11 @@ from rich.table import Table
 from .show import bars, console, print_json, titled
 from .train import parse_fanouts
 
+Tensor = Annotated[
+    str | None, typer.Option(help="Whose rows are the features, or none. Default: x.")
+]
+RowBytes = Annotated[int | None, typer.Option(help="Bytes of a row, in place of a tensor's.")]
+
 
 def simulate(
     store: Annotated[Path | None, typer.Argument(help="The store, NAME.ng.")] = None,
@@ -45,6 +50,8 @@ def simulate(
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for report.html and runs.json.")] = None,
     memory: Annotated[str | None, typer.Option(help="Memory of the store, like 256MB.")] = None,
+    tensor: Tensor = None,
+    row_bytes: RowBytes = None,
     seed: Annotated[int, typer.Option(help="Seed of everything.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -56,15 +63,19 @@ def simulate(
         _check_ablation(mode, bool(sweep or out or host or preset or change))
     hops = parse_fanouts(fanouts)
     shape = {"batches": batches, "batch_size": batch, "seed": seed, "fanouts": hops}
+    rows = _rows(dataset, tensor, row_bytes)
     name, values = assigned("--sweep", sweep, many=True) if sweep else (None, [])
     shapes = _shapes(shape, name, values)
     device = _device(mode, preset, change or [])
     placeless = mode == "paper" or ablation or name in ("page_bytes", "flash.page_bytes")
     pages = None if placeless else device["flash"]["page_bytes"]
-    traces = {
-        value: drawn(dataset, of) if store is None else recorded(store, memory, of, pages, as_json)
-        for value, of in shapes.items()
-    }
+
+    def traced(of: dict[str, Any]) -> list[Any]:
+        if store is None:
+            return drawn(dataset, of)
+        return recorded(store, memory, {**of, **rows}, pages, as_json)
+
+    traces = {value: traced(of) for value, of in shapes.items()}
     first = next(iter(traces.values()))
     if host is not None and (sweep is not None or reuse is not None or len(first) > 1):
         raise ValueError("--host compares one graph, without --sweep and --reuse")
@@ -74,18 +85,21 @@ def simulate(
         return
     how |= {"mode": mode, "device": device}
     found, answer = run_all(traces, (name, values), host, how)
-    title = _title(found, mode, shapes.values())
-    about: dict[str, Any] = {"title": title, "mode": mode, "device": device}
-    about |= {"answer": answer, "swept": name}
-    page = None if out is None else sim.write_report(out, found, **about)
+    about: dict[str, Any] = {"title": _title(found, mode, shapes.values()), "mode": mode}
+    _show(found, about | {"device": device, "answer": answer, "swept": name}, out, as_json)
+
+
+def _show(found: Any, about: dict[str, Any], out: Path | None, as_json: bool) -> None:
+    """Runs as a table or as JSON, and a report of them."""
+    from neargraph.sim import write_report
+
+    page = None if out is None else write_report(out, found, **about)
+    answer, title = about["answer"], about["title"]
     if as_json:
         told = None if answer is None else answer.plain()
-        print_json({"mode": mode, "device": device, "runs": found.rows, "answer": told})
-    else:
-        _show(title, found, answer, page)
-
-
-def _show(title: str, found: Any, answer: Any, page: Path | None) -> None:
+        made = {"mode": about["mode"], "device": about["device"]}
+        print_json({**made, "runs": found.rows, "answer": told})
+        return
     if answer is not None:
         typer.echo(answer.words())
     console().print(titled(title, table(found)))
@@ -106,6 +120,18 @@ def _check(store: Path | None, dataset: str | None, mode: str) -> None:
         raise ValueError("name either a store or a data set with --dataset")
     if mode not in ("paper", "detailed"):
         raise ValueError(f"--mode {mode!r} is neither paper nor detailed")
+
+
+def _rows(dataset: str | None, tensor: str | None, row_bytes: int | None) -> dict[str, Any]:
+    """Which rows a store has, as arguments of `Trace.from_sampler`."""
+    if dataset is not None and (tensor, row_bytes) != (None, None):
+        raise ValueError(
+            "--tensor and --row-bytes are for a store; data sets have rows of their own"
+        )
+    if tensor is not None and row_bytes is not None:
+        raise ValueError("--row-bytes stands in place of --tensor; give one of them")
+    chosen = {} if tensor is None else {"tensor": None if tensor == "none" else tensor}
+    return {**chosen, "row_bytes": row_bytes}
 
 
 def _check_ablation(mode: str, has_more: bool) -> None:
@@ -147,7 +173,7 @@ def run_all(
     name, values = sweep
     if host is not None:
         ((trace,),) = traces.values()
-        answer = sim.what_would_it_buy(trace, sim.measure_host(host), **how)
+        answer = sim.what_would_it_buy(trace, host, **how)
         return answer.runs, answer
     found = sim.Runs([], [])
     for value, several in traces.items():

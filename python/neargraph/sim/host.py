@@ -164,7 +164,7 @@ class Answer:
 
 def what_would_it_buy(
     store: "Store | Trace",
-    host: Host,
+    host: "Host | str | os.PathLike[str]",
     *,
     fanouts: Sequence[int] = (3, 3, 3),
     batch_size: int = 128,
@@ -180,7 +180,7 @@ def what_would_it_buy(
     Args:
         store: An open store, or a trace; `fanouts`, `batch_size`, `batches` and `seed` are for a
             store alone.
-        host: Of `measure_host`.
+        host: Of `measure_host`, or a path that it measures once everything else has been checked.
         platforms: Names, or "all".
         mode: As in `simulate`.
         device: Constants, of `config`; those of the mode unless given.
@@ -205,6 +205,8 @@ def what_would_it_buy(
     runs = simulate(trace, platforms=platforms, device=made, **how)
     speeds = dict(zip(runs["platform"].tolist(), runs["targets_per_s"].tolist(), strict=True))
     cc = simulate(trace, platforms=["CC"], device=made, **how)["targets_per_s"][0]
+    if not isinstance(host, dict):
+        host = measure_host(host)
     here = simulate_host(trace, host, device=made, **model)["targets_per_s"]
     best = max(speeds, key=lambda name: speeds[name])
     return Answer(

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 # A batch of more visits would not fit into the memory of a small machine several times over.
 VISITS_MAX = 1 << 26
 ABOUT = {"source", "feature_bytes", "mean_degree", "columns", "fanouts", "batch_size", "seed"}
+ROW_BYTES_MAX = 1 << 22
 # What its columns are called in a file; pages are as long as those of the mode `detailed`.
 PLACE = "place_"
 PAGE_BYTES = 4096
@@ -91,7 +92,8 @@ class Trace:
         *,
         batches: int = 8,
         batch_size: int = 128,
-        tensor: str = "x",
+        tensor: str | None = "x",
+        row_bytes: int | None = None,
         page_bytes: int | None = PAGE_BYTES,
         progress: Callable[[str, int, int], None] | None = None,
     ) -> "Trace":
@@ -104,14 +106,15 @@ class Trace:
             seed: Of seeds and draws.
             batches: As many at most.
             batch_size: Seeds of a batch; the last may have fewer.
-            tensor: Whose rows are the features.
+            tensor: Whose rows are the features; None for the topology alone, without rows.
+            row_bytes: In place of a tensor's rows, some of so many bytes, each of 4-byte columns.
             page_bytes: Records as well where the nodes lie in a file of the direct layout with
                 such pages (a pass over the degrees of all nodes); None leaves that out, as do rows
                 that do not fit into a page.
             progress: Called with a phase, and how much of how much of it is done.
 
         Raises:
-            NameNotFound: If the nodes have no such tensor.
+            NameNotFound: If the nodes have no such tensor; the message says how to go on without.
             UnsupportedArgument: For a store of several types.
         """
         batches, batch_size, seed = _shape(batches, batch_size, seed)
@@ -123,24 +126,22 @@ class Trace:
             )
         (nodes,) = schema.node_types
         (edges,) = schema.edge_types
-        found = next((t for t in nodes.tensors if t.name == tensor), None)
-        if found is None:
-            known = ", ".join(t.name for t in nodes.tensors)
-            raise NameNotFound(f"nodes have no tensor {tensor!r}; they have {known}")
+        bytes_and_columns = _row(nodes, tensor, row_bytes)
         parts = _parts(seeds, nodes.num_nodes, batches, batch_size, seed)
         ends = np.cumsum([len(part) for part in parts]).tolist()
         version = store.snapshot().version
         per_type = resolve_fanouts(schema, _fanouts(fanouts))
         sampler = _core.Sampler(version, per_type, _core.Method.uniform(), seed, [])
         core = sampler.trace(np.concatenate(parts), ends, list(range(len(parts))))
-        row_bytes = found.num_columns * found.numpy_dtype.itemsize
-        if page_bytes is not None and row_bytes + BESIDE_ROW_BYTES <= page_bytes:
+        width, columns = bytes_and_columns
+        is_of_tensor = row_bytes is None and width + BESIDE_ROW_BYTES <= (page_bytes or 0)
+        if tensor is not None and page_bytes is not None and is_of_tensor:
             core = core.with_places_of(version, page_bytes, tensor, progress)
         about = {
             "source": Path(store.path).name,
             "fingerprint": store.fingerprint,
-            "feature_bytes": row_bytes,
-            "columns": found.num_columns,
+            "feature_bytes": width,
+            "columns": columns,
             "mean_degree": edges.num_edges / max(1, nodes.num_nodes),
         }
         shape = {"fanouts": list(fanouts), "batch_size": batch_size, "seed": seed}
@@ -203,6 +204,23 @@ class Trace:
 
     def __repr__(self) -> str:
         return f"Trace({self.about['source']!r}, batches={self.core.num_batches})"
+
+
+def _row(nodes: Any, tensor: str | None, row_bytes: int | None) -> tuple[int, int]:
+    """Bytes and columns of a row."""
+    if row_bytes is not None:
+        width = whole("row_bytes", row_bytes, 4, ROW_BYTES_MAX)
+        return width, width // 4
+    if tensor is None:
+        return 0, 0
+    found = next((t for t in nodes.tensors if t.name == tensor), None)
+    if found is None:
+        known = ", ".join(t.name for t in nodes.tensors) or "none"
+        raise NameNotFound(
+            f"nodes have no tensor {tensor!r}; they have {known}; name another, none for the "
+            "topology alone, or the bytes that a row would have"
+        )
+    return found.num_columns * found.numpy_dtype.itemsize, found.num_columns
 
 
 def _parts(

@@ -411,7 +411,9 @@ impl Engine {
             if flags & flag::SAMPLED == 0 {
                 self.ready(plan, command, now);
             } else {
-                let bytes = if flags & flag::FEATURE == 0 { 0 } else { plan.feature_bytes };
+                // Of a row on several pages, the share of this one.
+                let of_row = plan.feature_bytes.min(plan.bytes[command as usize]);
+                let bytes = if flags & flag::FEATURE == 0 { 0 } else { of_row };
                 let takes = self.machine.sampling(bytes);
                 let (_, end) = self.dies[number as usize].sampler.serve(now, takes);
                 self.heap.push(end, kind::READY, command);
