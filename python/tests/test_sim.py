@@ -267,6 +267,33 @@ def test_a_store_without_rows_is_simulated_by_topology_or_with_rows_of_a_stated_
         assert message in err
 
 
+def test_the_direct_layout_of_equal_degrees_has_the_size_that_one_computes_by_hand():
+    # ppi: a row of 512 bytes, 967 neighbours. Beside header, count, one address and the row 892 of
+    # them fill a page; the other 75 are a secondary section of 308 bytes, 13 a page.
+    raw = 512 + 4 * 967
+    for most, together in ((None, 13), (16, 13), (4, 4)):
+        found = ng.sim.direct_size("ppi", sigma=0, sections_per_page=most, nodes=1300 * 4)
+        assert found.inflation == pytest.approx(4096 * (1 + 1 / together) / raw)
+        assert found.raw_bytes == pytest.approx(9_100_000 * raw)
+    # amazon: sections of 12 + 400 + 1200 bytes, two a page.
+    found = ng.sim.direct_size("amazon", sigma=0, nodes=1000)
+    assert (found.sections_per_page, found.inflation) == (2, 4096 / 2 / 1600)
+    # ogbn: 28 neighbours and 64 bytes are 188 with header and count, 21 a page, or 16.
+    for most, together in ((None, 21), (16, 16)):
+        found = ng.sim.direct_size("ogbn", sigma=0, sections_per_page=most, nodes=21 * 16)
+        assert found.sections_per_page == together
+    for how, message in (
+        ({"sigma": -1}, "sigma is -1; use 0 to 4"),
+        ({"sigma": float("nan")}, "sigma is nan"),
+        ({"sections_per_page": 0}, "sections_per_page is 0; use"),
+        ({"page_bytes": 100}, "page_bytes is 100; use a whole number from 576"),
+    ):
+        with pytest.raises(UnsupportedArgument, match=message):
+            ng.sim.direct_size("ppi", **how)
+    with pytest.raises(NameNotFound, match="no data set 'web'"):
+        ng.sim.direct_size("web")
+
+
 def test_seeds_of_a_trace_are_node_ids(homo):
     for seeds in ([1.5], ["1"], [[1, 2]], [True]):
         with pytest.raises(UnsupportedArgument, match="seeds are node ids"):

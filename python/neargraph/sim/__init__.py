@@ -18,6 +18,7 @@ from neargraph.sim.host import (
     simulate_host,
     what_would_it_buy,
 )
+from neargraph.sim.inflation import DirectSize, direct_size
 from neargraph.sim.presets import PRESETS, preset
 from neargraph.sim.report import write_report
 from neargraph.sim.runs import Runs, paper_ratios, simulate, sweep
@@ -30,10 +31,12 @@ __all__ = [
     "PRESETS",
     "SWITCHES",
     "Answer",
+    "DirectSize",
     "Runs",
     "Trace",
     "ablation",
     "config",
+    "direct_size",
     "measure_host",
     "paper_ratios",
     "preset",
