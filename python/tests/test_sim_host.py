@@ -36,16 +36,37 @@ def test_a_host_takes_what_its_reads_take_at_the_rate_of_its_disk(trace):
 @pytest.mark.parametrize(
     ("change", "what"),
     [
-        ({"cores": 0}, "cores is 0"),
+        ({"cores": 0}, "cores is 0; use"),
         ({"depths": [2, 64]}, "ascend"),
         ({"reads_per_s": [1.0]}, "2 depths and 1 rates"),
         ({"cpu_ns_per_read": -1.0}, "-1 ns"),
-        ({"depth": -3}, "simulation"),
+        ({"depth": -3}, "depth is -3; use a whole number"),
+        ({"depth": 1 << 20}, "depth is 1048576, not 1 to 65536"),
+        ({"cache_pages": 1.5}, "cache_pages is 1.5; use a whole number"),
+        ({"bytes_per_s": float("nan")}, "has nan where a number belongs"),
+        ({"reads_per_s": [1.0, "many"]}, "has 'many' where a number belongs"),
     ],
 )
 def test_a_host_that_cannot_be_is_refused_by_name(trace, change, what):
     with pytest.raises(UnsupportedArgument, match=what):
         ng.sim.simulate_host(trace, {**HOST, **change})
+
+
+def test_a_page_cache_keeps_pages_from_batch_to_batch():
+    trace = ng.sim.Trace.of_dataset("ppi", batches=2, batch_size=64, seed=3)
+    columns = trace.columns
+    # The second batch visits whom the first has visited.
+    columns["node"][columns["first_entry"][1] :] = columns["node"][0]
+    again = ng.sim.Trace(type(trace.core).of_columns(columns), trace.about)
+
+    def hits(pages):
+        found = ng.sim.simulate_host(again, {**HOST, "cache_pages": pages})
+        return [batch["outcome"]["hits"] for batch in found["batches"]]
+
+    none, some = hits(0), hits(1 << 20)
+    assert none == [0, 0]
+    entries = len(columns["node"]) - int(columns["first_entry"][1])
+    assert some[1] >= entries
 
 
 def test_what_is_missing_of_a_host_is_named(trace):

@@ -97,17 +97,19 @@ impl MeasuredHost {
             return error(format!("depths {:?} do not ascend from 1", self.depths));
         }
         let rates = self.reads_per_s.iter().chain([&self.bytes_per_s]);
-        if let Some(rate) = rates.into_iter().find(|rate| !rate.is_finite() || **rate < 1.0) {
-            return error(format!("a rate of {rate} a second"));
+        if let Some(rate) = rates.into_iter().find(|rate| !rate.is_finite() || **rate < 10.0) {
+            return error(format!("a rate of {rate} a second, less than 10"));
         }
         if !(0.0..=1e9).contains(&self.cpu_ns_per_read) {
             return error(format!("{} ns of a core for a read", self.cpu_ns_per_read));
         }
-        for (name, value) in
-            [("read_bytes", self.read_bytes), ("cores", self.cores), ("depth", self.depth)]
-        {
-            if value == 0 {
-                return error(format!("{name} is 0"));
+        for (name, value, most) in [
+            ("read_bytes", self.read_bytes, 1 << 24),
+            ("cores", self.cores, 1 << 10),
+            ("depth", self.depth, 1 << 16),
+        ] {
+            if !(1..=most).contains(&value) {
+                return error(format!("{name} is {value}, not 1 to {most}"));
             }
         }
         Ok(())
@@ -132,10 +134,12 @@ impl MeasuredHost {
         depth / (short + (long - short) * (depth - low) / (high - low))
     }
 
-    /// Runs the reads of a plan, whose bytes are those of whole pages.
-    pub fn run(&self, plan: &Plan) -> Result<HostOutcome, HostError> {
+    /// Runs the reads of plans, one plan after the other; their bytes are those of whole pages. What
+    /// the cache of pages keeps of one plan, the next ones find.
+    pub fn run_all(&self, plans: &[Plan]) -> Result<Vec<HostOutcome>, HostError> {
         self.check()?;
-        Ok(Running::new(self, plan).run())
+        let mut cache = Cache::new(self.cache_pages);
+        Ok(plans.iter().map(|plan| Running::new(self, plan, &mut cache).run()).collect())
     }
 }
 
@@ -155,12 +159,12 @@ struct Running<'a> {
     heap: Heap,
     waiting: VecDeque<u32>,
     flying: VecDeque<u32>,
-    cache: Cache,
+    cache: &'a mut Cache,
     outcome: HostOutcome,
 }
 
 impl<'a> Running<'a> {
-    fn new(host: &'a MeasuredHost, plan: &'a Plan) -> Self {
+    fn new(host: &'a MeasuredHost, plan: &'a Plan, cache: &'a mut Cache) -> Self {
         let gap = |depth: u32| (SECOND as f64 / host.reads_per_s_at(depth)).round() as Picos;
         Self {
             plan,
@@ -172,7 +176,7 @@ impl<'a> Running<'a> {
             heap: Heap::default(),
             waiting: VecDeque::new(),
             flying: VecDeque::new(),
-            cache: Cache::new(host.cache_pages),
+            cache,
             outcome: HostOutcome { hops: vec![0; plan.hops()], ..HostOutcome::default() },
         }
     }
@@ -306,9 +310,13 @@ mod tests {
         }
     }
 
+    fn run_one(host: &MeasuredHost, plan: &Plan) -> HostOutcome {
+        host.run_all(std::slice::from_ref(plan)).unwrap().remove(0)
+    }
+
     #[test]
     fn one_read_takes_its_latency_and_many_the_rate_of_the_depth() {
-        let run = |reads: usize| host().run(&Plan::of_reads(&vec![0; reads], 4096)).unwrap();
+        let run = |reads: usize| run_one(&host(), &Plan::of_reads(&vec![0; reads], 4096));
         assert_eq!(run(1).makespan, 100 * MICRO);
         // 1,000 at 20 us, but for the last seven, which come slower.
         let many = run(1000);
@@ -321,13 +329,13 @@ mod tests {
         let mut host = host();
         host.cpu_ns_per_read = 5_000.0;
         let plan = Plan::of_chains(1, &[0; 10], &[], &[4096; 10]);
-        assert_eq!(host.run(&plan).unwrap().makespan, 10 * 105 * MICRO);
+        assert_eq!(run_one(&host, &plan).makespan, 10 * 105 * MICRO);
         // The processor is the bound, and two cores are twice as fast.
         host.cpu_ns_per_read = 100_000.0;
         let plan = Plan::of_reads(&[0; 1000], 4096);
-        let one = host.run(&plan).unwrap().makespan;
+        let one = run_one(&host, &plan).makespan;
         host.cores = 2;
-        let two = host.run(&plan).unwrap().makespan;
+        let two = run_one(&host, &plan).makespan;
         assert!((one as f64 / two as f64 - 2.0).abs() < 0.01, "{one} {two}");
     }
 
@@ -335,7 +343,7 @@ mod tests {
     fn long_reads_are_bound_by_bytes() {
         let plan = Plan::of_reads(&[0; 100], 1 << 20);
         let wanted = 100 * (1u64 << 20) * 1000;
-        assert_eq!(host().run(&plan).unwrap().makespan, wanted);
+        assert_eq!(run_one(&host(), &plan).makespan, wanted);
     }
 
     #[test]
@@ -345,10 +353,15 @@ mod tests {
         let mut plan = Plan::of_chains(1, &[0; 6], &[], &[4096; 6]);
         plan.row = vec![1, 2, 1, 3, 1, 2];
         // 1 is wanted again, so 2 makes room for 3.
-        let found = host.run(&plan).unwrap();
+        let found = run_one(&host, &plan);
         assert_eq!((found.reads, found.hits), (4, 2));
+        // 1 and 2 are there when the next plan begins.
+        let both = host.run_all(&[plan.clone(), plan.clone()]).unwrap();
+        assert_eq!((both[1].reads, both[1].hits), (3, 3));
+        host.cache_pages = 3;
+        assert_eq!(host.run_all(&[plan.clone(), plan.clone()]).unwrap()[1].reads, 0);
         host.cache_pages = 0;
-        assert_eq!(host.run(&plan).unwrap().reads, 6);
+        assert_eq!(run_one(&host, &plan).reads, 6);
     }
 
     #[test]
@@ -361,7 +374,8 @@ mod tests {
         assert!(check(|h| h.depths = vec![2, 1]).contains("do not ascend from 1"));
         assert!(check(|h| h.reads_per_s = vec![]).contains("2 depths and 0 rates"));
         assert!(check(|h| h.reads_per_s[1] = f64::NAN).contains("a rate of NaN"));
-        assert!(check(|h| h.cores = 0).contains("cores is 0"));
+        assert!(check(|h| h.cores = 0).contains("cores is 0, not 1 to 1024"));
+        assert!(check(|h| h.depth = 1 << 20).contains("depth is 1048576"));
         assert!(check(|h| h.cpu_ns_per_read = -1.0).contains("-1 ns"));
     }
 }

@@ -62,14 +62,14 @@ pub fn run_on_host(
     host: &MeasuredHost,
 ) -> Result<HostRun, SimulateError> {
     let plans = host_plans(trace, job)?;
-    let batch = |(batch, plan): (usize, &Plan)| {
+    let outcomes = host.run_all(&plans)?;
+    let batch = |(batch, outcome): (usize, HostOutcome)| {
         let visits = visits(trace, batch..batch + 1);
-        let outcome = host.run(plan)?;
         let compute = job.config.discrete.time_of(&Work::of_batch(&job.model, &visits));
         let interval = outcome.makespan.max(compute);
-        Ok(HostBatch { targets: visits[0], interval, compute, outcome })
+        HostBatch { targets: visits[0], interval, compute, outcome }
     };
-    let batches = plans.iter().enumerate().map(batch).collect::<Result<_, SimulateError>>()?;
+    let batches = outcomes.into_iter().enumerate().map(batch).collect();
     Ok(HostRun { batches })
 }
 

@@ -18,7 +18,7 @@ import numpy as np
 from neargraph import _core
 from neargraph.exceptions import UnsupportedArgument
 
-from .config import Config, Mode, change, check, config, constants, model_of
+from .config import Config, Mode, change, check, config, constants, model_of, whole
 from .runs import Runs, in_parallel, job_of, simulate
 from .trace import Trace
 
@@ -78,7 +78,8 @@ def simulate_host(
     layer: str = "sage",
 ) -> dict[str, Any]:
     """Runs a trace on a measured host (`CC-uring`): no barrier between hops, the curve of the disk,
-    the time of its cores, no page cache unless ``cache_pages`` says so.
+    the time of its cores, no page cache unless ``cache_pages`` says so, which then keeps pages from
+    batch to batch.
 
     Batches are read while the discrete accelerator of `device` computes the one before.
 
@@ -91,15 +92,29 @@ def simulate_host(
     model = model_of(hidden, outputs, backward, layer)
     device = config("detailed") if device is None else device
     check(device)
-    job = job_of(trace, "CC", device, model, "random")
+    # Page after page, so that nodes which share a page find it in the cache.
+    job = job_of(trace, "CC", device, model, "striped")
     wanted = ["depths", "reads_per_s", "bytes_per_s", "read_bytes", "cpu_ns_per_read"]
     wanted += ["cores", "depth", "cache_pages"]
     missing = [name for name in wanted if name not in host]
     if missing:
         raise UnsupportedArgument(f"the host has no {', '.join(missing)}; use measure_host")
+    _check(host)
     about = json.dumps({name: host[name] for name in wanted})
     found: dict[str, Any] = json.loads(_core.simulate_host(trace.core, json.dumps(job), about))
     return found
+
+
+def _check(host: Host) -> None:
+    """Kinds of the numbers of a host; what they may be is checked where they are used."""
+    for name, least in (("read_bytes", 1), ("cores", 1), ("depth", 1), ("cache_pages", 0)):
+        whole(f"the host's {name}", host[name], least, 1 << 40)
+    for depth in host["depths"]:
+        whole("a depth of the host", depth, 1, 1 << 16)
+    numbers = [*host["reads_per_s"], host["bytes_per_s"], host["cpu_ns_per_read"]]
+    for number in numbers:
+        if not isinstance(number, int | float) or not math.isfinite(number):
+            raise UnsupportedArgument(f"the host has {number!r} where a number belongs")
 
 
 def replay_on_host(
