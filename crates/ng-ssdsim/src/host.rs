@@ -187,8 +187,8 @@ impl<'a> Running<'a> {
         }
         while let Some(event) = self.heap.pop() {
             match event.kind() {
-                kind::READ => self.read(event.time),
-                _ => self.seen(event.subject(), event.time),
+                kind::READ => self.read(event.time()),
+                _ => self.seen(event.subject(), event.time()),
             }
         }
         self.outcome.core_busy = self.cores.busy;

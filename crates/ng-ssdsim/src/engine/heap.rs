@@ -6,26 +6,28 @@ use crate::time::Picos;
 
 const WAYS: usize = 4;
 
-/// What happens, to whom. Ordered by (time, sequence number), so equal runs repeat.
+/// What happens, to whom: time (64 bits), sequence number (32), kind (4), subject (28). One number,
+/// which is compared without a branch, so that equal runs repeat.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Event {
-    pub time: Picos,
-    /// Sequence number (32 bits), kind (4), subject (28).
-    key: u64,
-}
+pub(crate) struct Event(u128);
 
 /// Commands of one run at most: what an event has bits for.
 pub(crate) const SUBJECTS_MAX: usize = 1 << 28;
 
 impl Event {
     #[inline]
+    pub fn time(self) -> Picos {
+        (self.0 >> 64) as Picos
+    }
+
+    #[inline]
     pub fn kind(self) -> u8 {
-        (self.key >> 28) as u8 & 0xF
+        (self.0 >> 28) as u8 & 0xF
     }
 
     #[inline]
     pub fn subject(self) -> u32 {
-        self.key as u32 & (SUBJECTS_MAX as u32 - 1)
+        self.0 as u32 & (SUBJECTS_MAX as u32 - 1)
     }
 }
 
@@ -48,7 +50,7 @@ impl Heap {
     pub fn push(&mut self, time: Picos, kind: u8, subject: u32) {
         let key = u64::from(self.sequence) << 32 | u64::from(kind) << 28 | u64::from(subject);
         self.sequence += 1;
-        let event = Event { time, key };
+        let event = Event(u128::from(time) << 64 | u128::from(key));
         let mut at = self.events.len();
         self.events.push(event);
         while at > 0 {
@@ -108,7 +110,7 @@ mod tests {
         wanted.sort_unstable();
         for (time, subject) in wanted {
             let event = heap.pop().expect("as many as were pushed");
-            assert_eq!((event.time, event.subject()), (time, subject));
+            assert_eq!((event.time(), event.subject()), (time, subject));
             assert_eq!(event.kind(), subject as u8 % 5);
         }
         assert!(heap.pop().is_none());

@@ -171,7 +171,7 @@ impl Engine {
         self.reset(plan);
         self.issue_roots(plan, start);
         while let Some(event) = self.heap.pop() {
-            let (now, subject) = (event.time, event.subject());
+            let (now, subject) = (event.time(), event.subject());
             match event.kind() {
                 kind::ISSUE => self.issue(plan, subject, now),
                 kind::ARRIVE => self.arrive(plan, subject, now),
