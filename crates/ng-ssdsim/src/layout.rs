@@ -13,7 +13,7 @@ use ng_types::{NodeId, Places, Trace};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::config::Config;
+use crate::config::{Config, Flash};
 use crate::time::{Picos, from_ns};
 
 /// Who decides where a page lies.
@@ -46,15 +46,51 @@ pub struct Layout {
     page_bytes: u64,
     feature_bytes: u64,
     id_bytes: u64,
+    stripes: Stripes,
+    /// Bytes of a list, on average: where a node's list starts, when nothing better is known.
+    list_bytes: f64,
+    /// What is better known.
+    places: Option<Arc<Places>>,
+}
+
+/// Page after page over channels, then dies, then planes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stripes {
     channels: u64,
     dies_per_channel: u64,
     planes: u64,
     /// Time of a sense by type of page; empty where all are alike.
     senses: Vec<Picos>,
-    /// Bytes of a list, on average: where a node's list starts, when nothing better is known.
-    list_bytes: f64,
-    /// What is better known.
-    places: Option<Arc<Places>>,
+}
+
+impl Stripes {
+    /// Those of a device.
+    pub fn new(flash: &Flash) -> Self {
+        Self {
+            channels: u64::from(flash.channels),
+            dies_per_channel: u64::from(flash.dies_per_channel),
+            planes: u64::from(flash.planes),
+            senses: flash.sense_types_ns.iter().map(|&ns| from_ns(ns)).collect(),
+        }
+    }
+
+    /// Where the page of a number lies.
+    #[inline]
+    pub fn address(&self, number: u64) -> Address {
+        let (channel, rest) = (number % self.channels, number / self.channels);
+        let (die, rest) = (rest % self.dies_per_channel, rest / self.dies_per_channel);
+        Address {
+            die: (channel * self.dies_per_channel + die) as u32,
+            plane: (rest % self.planes) as u8,
+            row: (rest / self.planes) as u32,
+        }
+    }
+
+    /// How long the sense of a page takes, where that differs from page to page.
+    pub fn sense_of(&self, address: &Address) -> Option<Picos> {
+        let types = self.senses.len().max(1);
+        self.senses.get(address.row as usize % types).copied()
+    }
 }
 
 /// A layout that cannot be.
@@ -109,10 +145,7 @@ impl Layout {
             page_bytes,
             feature_bytes,
             id_bytes,
-            channels: u64::from(flash.channels),
-            dies_per_channel: u64::from(flash.dies_per_channel),
-            planes: u64::from(flash.planes),
-            senses: flash.sense_types_ns.iter().map(|&ns| from_ns(ns)).collect(),
+            stripes: Stripes::new(flash),
             list_bytes: mean_degree * id_bytes as f64,
             places: None,
         }
@@ -206,19 +239,12 @@ impl Layout {
             Placement::Random(seed) => mixed(seed, node, page),
             Placement::Striped | Placement::Direct => self.number(node, page),
         };
-        let (channel, rest) = (number % self.channels, number / self.channels);
-        let (die, rest) = (rest % self.dies_per_channel, rest / self.dies_per_channel);
-        Address {
-            die: (channel * self.dies_per_channel + die) as u32,
-            plane: (rest % self.planes) as u8,
-            row: (rest / self.planes) as u32,
-        }
+        self.stripes.address(number)
     }
 
     /// How long the sense of a page takes, where that differs from page to page.
     pub fn sense_of(&self, address: &Address) -> Option<Picos> {
-        let types = self.senses.len().max(1);
-        self.senses.get(address.row as usize % types).copied()
+        self.stripes.sense_of(address)
     }
 
     /// The page's number in a device that is filled node by node.

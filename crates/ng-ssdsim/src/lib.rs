@@ -15,6 +15,7 @@ mod host;
 mod job;
 mod layout;
 mod on_host;
+mod ordinary;
 mod plan;
 mod planning;
 mod platform;
@@ -34,8 +35,9 @@ pub use energy::Joules;
 pub use engine::{Audit, Engine, Machine, Outcome, Path, Pcie, Stamps, Start};
 pub use host::{HostError, HostOutcome, MeasuredHost};
 pub use job::{Job, run_all};
-pub use layout::{Address, Format, Layout, LayoutError, Page, Placement};
+pub use layout::{Address, Format, Layout, LayoutError, Page, Placement, Stripes};
 pub use on_host::{HostBatch, HostRun, host_plans, run_on_host};
+pub use ordinary::{OrdinaryRun, Request, run_requests};
 pub use plan::{Plan, flag};
 pub use planning::{Asked, plan};
 pub use platform::{

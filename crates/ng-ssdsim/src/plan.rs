@@ -17,6 +17,8 @@ pub mod flag {
     pub const CACHED: u8 = 8;
     /// Its parent, of the same hop, brings it forth, even where hops are issued as a whole.
     pub const AFTER: u8 = 16;
+    /// It belongs to a request for several pages whose cost for the host another one has.
+    pub const JOINED: u8 = 32;
 }
 
 /// The commands of one batch.

@@ -180,7 +180,8 @@ impl Machine {
                 self.transfer(plan.bytes[command]);
         }
         let commands = plan.len() as u64;
-        let of_cores = |cores: u32, each: Picos| match cores {
+        let joined = plan.flags.iter().filter(|&&flags| flags & flag::JOINED != 0).count() as u64;
+        let of_cores = |cores: u32, commands: u64, each: Picos| match cores {
             0 => 0,
             cores => (commands * each).div_ceil(u64::from(cores)),
         };
@@ -188,10 +189,10 @@ impl Machine {
         vec![
             (dies.into_iter().max().unwrap_or(0), "dies"),
             (buses.into_iter().max().unwrap_or(0), "channels"),
-            (of_cores(self.cores, self.issue + self.complete), "cores"),
+            (of_cores(self.cores, commands, self.issue + self.complete), "cores"),
             (self.dram.time_of(memory), "DRAM"),
             (pcie, "PCIe"),
-            (of_cores(self.host_cores, self.host_io), "host cores"),
+            (of_cores(self.host_cores, commands - joined, self.host_io), "host cores"),
         ]
     }
 }

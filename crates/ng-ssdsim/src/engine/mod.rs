@@ -105,6 +105,8 @@ pub struct Start<'a> {
     pub arrivals: &'a [Picos],
     /// Between the end of a hop and the start of the next, where there is a barrier.
     pub rounds: &'a [Picos],
+    /// Requests in flight, at most: roots side by side with the same entry are one. 0 is no limit.
+    pub depth: u32,
 }
 
 /// Runs plans on a machine, one after the other, in the same memory.
@@ -124,6 +126,9 @@ pub struct Engine {
     register: Vec<u8>,
     /// Commands of each hop that have no result yet, and where the hop starts.
     pending: Vec<u32>,
+    /// Where requests are limited: the next root, and the roots of each request that have no result.
+    next_root: u32,
+    requested: Vec<u32>,
     stamps: Stamps,
     outcome: Outcome,
 }
@@ -144,6 +149,8 @@ impl Engine {
             next: Vec::new(),
             register: Vec::new(),
             pending: Vec::new(),
+            next_root: 0,
+            requested: Vec::new(),
             stamps: Stamps::default(),
             outcome: Outcome::default(),
             machine,
@@ -226,11 +233,35 @@ impl Engine {
         if self.machine.path.barrier {
             return self.open(plan, 0, 0);
         }
+        if start.depth > 0 {
+            return self.request_first(plan, start.depth);
+        }
         for root in 0..plan.roots {
             match start.arrivals.get(root as usize) {
                 Some(&time) => self.heap.push(time, kind::ISSUE, root),
                 None => self.issue(plan, root, 0),
             }
+        }
+    }
+
+    fn request_first(&mut self, plan: &Plan, depth: u32) {
+        self.next_root = 0;
+        let roots = &plan.entry[..plan.roots as usize];
+        self.requested.clear();
+        self.requested.resize(roots.iter().max().map_or(0, |&last| last as usize + 1), 0);
+        roots.iter().for_each(|&request| self.requested[request as usize] += 1);
+        for _ in 0..depth {
+            self.request_next(plan, 0);
+        }
+    }
+
+    /// Issues the roots of the next request.
+    fn request_next(&mut self, plan: &Plan, now: Picos) {
+        let roots = &plan.entry[..plan.roots as usize];
+        let Some(&request) = roots.get(self.next_root as usize) else { return };
+        while roots.get(self.next_root as usize) == Some(&request) {
+            self.next_root += 1;
+            self.issue(plan, self.next_root - 1, now);
         }
     }
 
@@ -310,7 +341,7 @@ impl Engine {
         self.outcome.hits += 1;
         self.outcome.hit_bytes += bytes;
         let read = self.dram.serve(now, self.machine.dram.time_of(bytes)).1;
-        let there = self.reach_host(bytes, read);
+        let there = self.reach_host(plan, command, read);
         self.heap.push(there, kind::COMPLETE, command);
     }
 
@@ -480,7 +511,7 @@ impl Engine {
         self.outcome.dram_bytes += bytes;
         // Written by the flash, read by who wants it.
         let written = self.dram.serve(now, self.machine.dram.time_of(2 * bytes)).1;
-        let there = self.reach_host(bytes, written);
+        let there = self.reach_host(plan, command, written);
         if there > now {
             self.heap.push(there, kind::COMPLETE, command);
         } else {
@@ -489,14 +520,17 @@ impl Engine {
     }
 
     /// When data that are in the SSD's memory from `there` on are where they are wanted.
-    fn reach_host(&mut self, bytes: u64, there: Picos) -> Picos {
+    fn reach_host(&mut self, plan: &Plan, command: u32, there: Picos) -> Picos {
         if !self.machine.path.to_host {
             return there;
         }
+        let bytes = u64::from(plan.bytes[command as usize]);
         self.outcome.pcie_bytes += self.machine.pcie.wire_bytes(bytes);
         let sent = self.pcie.serve(there, self.machine.pcie.time_of(bytes)).1;
+        let is_joined = plan.flags[command as usize] & flag::JOINED != 0;
         match self.machine.host_io {
             0 => sent,
+            _ if is_joined => sent,
             takes => self.host.serve(sent, takes),
         }
     }
@@ -517,6 +551,13 @@ impl Engine {
         self.outcome.makespan = now;
         let hop = usize::from(plan.hop[command as usize]);
         self.outcome.hops[hop].1 = now;
+        if start.depth > 0 && command < plan.roots {
+            let left = &mut self.requested[plan.entry[command as usize] as usize];
+            *left -= 1;
+            if *left == 0 {
+                self.request_next(plan, now);
+            }
+        }
         for child in plan.brought_forth_by(command, self.machine.path.barrier) {
             self.issue(plan, child, now);
         }
