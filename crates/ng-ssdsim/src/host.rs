@@ -134,8 +134,8 @@ impl MeasuredHost {
         depth / (short + (long - short) * (depth - low) / (high - low))
     }
 
-    /// Runs the reads of plans, one plan after the other; their bytes are those of whole pages. What
-    /// the cache of pages keeps of one plan, the next ones find.
+    /// Runs the reads of plans, one plan after the other; their bytes are those of whole pages.
+    /// What the cache of pages keeps of one plan, the next ones find.
     pub fn run_all(&self, plans: &[Plan]) -> Result<Vec<HostOutcome>, HostError> {
         self.check()?;
         let mut cache = Cache::new(self.cache_pages);

@@ -126,7 +126,7 @@ pub struct Engine {
     register: Vec<u8>,
     /// Commands of each hop that have no result yet, and where the hop starts.
     pending: Vec<u32>,
-    /// Where requests are limited: the next root, and the roots of each request that have no result.
+    /// Where requests are limited: the next root, and how many of each request have no result.
     next_root: u32,
     requested: Vec<u32>,
     stamps: Stamps,
