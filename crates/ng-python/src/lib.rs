@@ -99,6 +99,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(sim::sim_names, module)?)?;
     module.add_function(wrap_pyfunction!(sim::sim_switched, module)?)?;
     module.add_function(wrap_pyfunction!(sim::simulate, module)?)?;
+    module.add_function(wrap_pyfunction!(sim::simulate_requests, module)?)?;
     module.add_function(wrap_pyfunction!(server::run_server, module)?)?;
     module.add_function(wrap_pyfunction!(server::run_load, module)?)?;
     Ok(())

@@ -3,7 +3,10 @@
 use std::fmt::Display;
 use std::sync::Arc;
 
-use ng_ssdsim::{Allowed, Config, DATASETS, Dataset, Job, MORE_PLATFORMS, PLATFORMS, run_all};
+use ng_ssdsim::{
+    Allowed, Config, DATASETS, Dataset, Job, MORE_PLATFORMS, PLATFORMS, Request, run_all,
+    run_requests,
+};
 use ng_store::{DirectOptions, places};
 use ng_types::Places;
 use numpy::PyReadonlyArray1;
@@ -223,6 +226,22 @@ pub fn simulate(py: Python<'_>, trace: &Trace, jobs: &str) -> PyResult<String> {
         })
         .collect();
     Ok(json!(rows).to_string())
+}
+
+/// Makes requests of whole pages of a simulated SSD, so many at a time; what it took, as JSON.
+#[pyfunction]
+pub fn simulate_requests(
+    py: Python<'_>,
+    first_page: PyReadonlyArray1<'_, u64>,
+    pages: PyReadonlyArray1<'_, u32>,
+    config: &str,
+    depth: u32,
+) -> PyResult<String> {
+    let config: Config = parsed(config)?;
+    let both = first_page.as_slice()?.iter().zip(pages.as_slice()?);
+    let requests: Vec<Request> = both.map(|(&page, &pages)| Request { page, pages }).collect();
+    let found = py.detach(|| run_requests(&config, &requests, depth)).map_err(failed)?;
+    Ok(json!(found).to_string())
 }
 
 pub fn parsed<T: serde::de::DeserializeOwned>(text: &str) -> PyResult<T> {

@@ -23,6 +23,7 @@ from neargraph.sim.presets import PRESETS, preset
 from neargraph.sim.report import write_report
 from neargraph.sim.runs import Runs, paper_ratios, simulate, sweep
 from neargraph.sim.trace import Trace
+from neargraph.sim.watched import Watched, watch_loader
 
 __all__ = [
     "DATASETS",
@@ -34,6 +35,7 @@ __all__ = [
     "DirectSize",
     "Runs",
     "Trace",
+    "Watched",
     "ablation",
     "config",
     "direct_size",
@@ -44,6 +46,7 @@ __all__ = [
     "simulate",
     "simulate_host",
     "sweep",
+    "watch_loader",
     "what_would_it_buy",
     "write_report",
 ]

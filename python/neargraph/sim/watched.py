@@ -1,0 +1,221 @@
+"""A loader that was watched: what it read, how long it took, and how long the same requests take on
+another disk.
+
+What must not live here: how a loader reads; it is run as users run it. The invariant: the time of
+the processor is measured, that of a disk is modelled, and neither stands for the other.
+"""
+
+import json
+import os
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from neargraph import _core
+from neargraph.exceptions import UnsupportedArgument
+
+from .config import Config, check, config, whole
+
+if TYPE_CHECKING:
+    from neargraph.store import Store
+
+# A trace of requests (`Store.trace_reads`): what it begins with, and its records.
+_HEAD_BYTES = 16
+_RECORD = np.dtype([("offset", "<u8"), ("bytes", "<u4"), ("file", "<u4")])
+_FOLLOWS = 1 << 31
+# Rates of two stretches of a steady loader differ by less.
+_STEADY_SHARE = 0.15
+_STRETCHES = 12
+
+
+@dataclass
+class Watched:
+    """What a loader did for some batches, once its caches and windows were full.
+
+    Attributes:
+        reading: How rows were read: "scan", "window", "distribute", or "batch by batch".
+        batches: Batches that were watched.
+        targets: Their seeds.
+        seconds: Of a batch, as measured.
+        cpu_seconds: Of a batch, of all threads of the process together.
+        cores: That they share.
+        is_steady: Whether the last two stretches before had the same rate.
+        requests: Of the disk, in their order: ``offset``, ``bytes`` and ``file``, a number.
+        written_bytes: Of a batch, in temporary files, which are read once; no request of them is
+            among the others.
+    """
+
+    reading: str
+    batches: int
+    targets: int
+    seconds: float
+    cpu_seconds: float
+    cores: int
+    is_steady: bool
+    requests: np.ndarray
+    written_bytes: float = 0.0
+
+    @property
+    def targets_per_s(self) -> float:
+        """As measured."""
+        return self.targets / (self.batches * self.seconds)
+
+    def on_host(self, host: dict[str, Any]) -> float:
+        """Seconds of a batch on a measured host, as modelled: each request takes 1 / (reads a
+        second) or bytes / (bytes a second), whichever is longer, and the processor works meanwhile.
+
+        Args:
+            host: Of `measure_host`; its highest depth counts, because loaders keep their queue
+                full.
+        """
+        each = np.maximum(1 / host["reads_per_s"][-1], self.requests["bytes"] / host["bytes_per_s"])
+        temporary = 2 * self.written_bytes / host["bytes_per_s"]
+        disk = float(each.sum()) / self.batches + temporary
+        return float(max(disk, self.cpu_seconds / self.cores))
+
+    def on_ssd(self, device: Config | None = None, depth: int = 64) -> dict[str, Any]:
+        """The same requests on a simulated SSD that computes nothing, `depth` at a time.
+
+        Args:
+            device: Constants, of `config`; those of mode `detailed` unless given.
+            depth: Requests in flight.
+
+        Returns:
+            ``seconds`` of a batch; ``disk_seconds``, of its requests alone; ``bound_by``, what no
+            order of events could beat.
+
+        Raises:
+            UnsupportedArgument: For a device that cannot be, more pages than can be simulated, or a
+                loader that wrote temporary files.
+        """
+        if self.written_bytes:
+            raise UnsupportedArgument(
+                f"the loader wrote {self.written_bytes:,.0f} bytes a batch to temporary files, and "
+                'writes are not simulated; watch one with temporary_writes="never"'
+            )
+        device = config("detailed") if device is None else device
+        check(device)
+        depth = whole("depth", depth, 1, 1 << 16)
+        first, pages = self._pages(device["flash"]["page_bytes"])
+        found = json.loads(_core.simulate_requests(first, pages, json.dumps(device), depth))
+        disk = found["outcome"]["makespan"] * 1e-12 / self.batches
+        cpu = self.cpu_seconds / self.cores
+        bound = found["bound"][1] if disk >= cpu else "processor"
+        return {"seconds": max(disk, cpu), "disk_seconds": disk, "bound_by": bound}
+
+    def _pages(self, page_bytes: int) -> tuple[np.ndarray, np.ndarray]:
+        """Of each request the first page and how many, where files follow each other."""
+        offset = self.requests["offset"].astype(np.uint64)
+        end = offset + self.requests["bytes"]
+        files, number = np.unique(self.requests["file"], return_inverse=True)
+        ends = [int(end[number == at].max()) for at in range(len(files))]
+        sizes = np.array([-(-last // page_bytes) for last in ends], dtype=np.uint64)
+        base = (np.cumsum(sizes) - sizes)[number] if len(files) else offset
+        first = offset // page_bytes
+        count = (end + np.uint64(page_bytes - 1)) // page_bytes - first
+        return (base + first).astype(np.uint64), count.astype(np.uint32)
+
+
+def watch_loader(
+    store: "Store",
+    fanouts: Sequence[int] = (15, 10),
+    *,
+    batch_size: int = 1024,
+    input_nodes: Any = None,
+    seed: int = 0,
+    seconds: float = 10.0,
+    warm_seconds: float = 60.0,
+    **how: Any,
+) -> Watched:
+    """Runs `NeighborLoader` on a store, with the memory that the store has, and watches it.
+
+    Args:
+        store: An open store of one node type.
+        fanouts: Neighbours of a node by hop.
+        batch_size: Seeds of a batch.
+        input_nodes: As of `NeighborLoader`.
+        seed: Of seeds and draws.
+        seconds: How long it is watched.
+        warm_seconds: How long it may run before that, until its rate is steady.
+        how: Further arguments of `NeighborLoader`, such as ``temporary_writes``.
+
+    Raises:
+        UnsupportedArgument: For times that are not above 0, or what the loader refuses.
+
+    Example:
+        >>> watched = watch_loader(store, seconds=1, warm_seconds=1)        # doctest: +SKIP
+        >>> watched.targets_per_s                                           # doctest: +SKIP
+        87012.4
+    """
+    from neargraph.loader.neighbor import NeighborLoader
+
+    for name, value in (("seconds", seconds), ("warm_seconds", warm_seconds)):
+        if not 0 < value <= 86_400:
+            raise UnsupportedArgument(f"{name} is {value!r}; use more than 0, and a day at most")
+    loader = NeighborLoader(
+        store, list(fanouts), input_nodes, batch_size=batch_size, shuffle=True, seed=seed, **how
+    )
+    try:
+        batches = _endless(loader)
+        is_steady = _warm_up(loader, batches, warm_seconds)
+        with tempfile.TemporaryDirectory(prefix="neargraph-") as folder:
+            path = Path(folder) / "requests"
+            before = store.stats()["temporary_write_bytes"]
+            with store.trace_reads(path):
+                count, targets, took, cpu = _run(batches, seconds)
+            written = store.stats()["temporary_write_bytes"] - before
+            requests = _read(path)
+        chosen = loader.chosen()
+    finally:
+        loader.close()
+    return Watched(
+        reading=chosen["reading"] if chosen else "batch by batch",
+        batches=count,
+        targets=targets,
+        seconds=took / count,
+        cpu_seconds=cpu / count,
+        cores=os.cpu_count() or 1,
+        is_steady=is_steady,
+        requests=requests,
+        written_bytes=written / count,
+    )
+
+
+def _endless(loader: Any) -> Iterator[Any]:
+    while True:
+        yield from loader
+
+
+def _run(batches: Iterator[Any], seconds: float) -> tuple[int, int, float, float]:
+    """(batches, seeds, seconds, seconds of the processor) of so long a time, and one batch more."""
+    start, cpu = time.perf_counter(), time.process_time()
+    count = targets = 0
+    while time.perf_counter() - start < seconds or not count:
+        targets += int(next(batches).batch_size)
+        count += 1
+    return count, targets, time.perf_counter() - start, time.process_time() - cpu
+
+
+def _warm_up(loader: Any, batches: Iterator[Any], seconds: float) -> bool:
+    """Runs until two stretches have the same rate, with the windows of a look-ahead full."""
+    rates: list[float] = []
+    done = 0
+    for _ in range(_STRETCHES):
+        count, _, took, _ = _run(batches, seconds / _STRETCHES)
+        done += count
+        rates.append(count / took)
+        is_full = done >= 2 * ((loader.chosen() or {}).get("window") or 0)
+        if is_full and len(rates) > 2 and abs(rates[-1] / rates[-2] - 1) < _STEADY_SHARE:
+            return True
+    return False
+
+
+def _read(path: Path) -> np.ndarray:
+    requests = np.fromfile(path, dtype=_RECORD, offset=_HEAD_BYTES)
+    requests["file"] &= _FOLLOWS - 1
+    return requests
