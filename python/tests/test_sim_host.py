@@ -1,5 +1,7 @@
 """This host beside simulated devices: measured, modelled, compared; presets and other platforms."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -81,6 +83,8 @@ def test_this_host_is_measured_and_nothing_is_left_behind(tmp_path, trace):
     assert host["bytes_per_s"] > 1e6
     assert host["cpu_ns_per_read"] >= 0
     assert host["depth"] == 8
+    assert 2 <= len(host["rounds"]) <= 6
+    assert host["rounds"][-1] == host["reads_per_s"][-1]
     assert ng.sim.simulate_host(trace, host)["targets_per_s"] > 0
     seconds = ng.sim.replay_on_host(trace, tmp_path, depth=8)
     assert seconds.shape == (2,)
@@ -88,45 +92,25 @@ def test_this_host_is_measured_and_nothing_is_left_behind(tmp_path, trace):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_disk_is_measured_until_two_rounds_agree(tmp_path, monkeypatch):
+    rates = iter([9e3, 80e3, 120e3, 125e3, 1.0])
+
+    def measure(*_):
+        return json.dumps({"reads_per_s": [1.0, next(rates)]})
+
+    monkeypatch.setattr("neargraph._core.measure_host", measure)
+    host = ng.sim.measure_host(tmp_path, depths=(1, 8))
+    assert host["rounds"] == [9e3, 80e3, 120e3, 125e3]
+    assert host["reads_per_s"] == [1.0, 125e3]
+    rates = iter([10.0**at for at in range(9)])
+    assert len(ng.sim.measure_host(tmp_path, depths=(1, 8))["rounds"]) == 6
+
+
 def test_nowhere_to_measure_is_said(tmp_path):
     with pytest.raises(UnsupportedArgument, match="no directory"):
         ng.sim.measure_host(tmp_path / "none")
     with pytest.raises(UnsupportedArgument, match="ascend from 1"):
         ng.sim.measure_host(tmp_path, depths=(2, 4))
-
-
-def test_the_answer_is_the_gain_over_this_host(trace):
-    answer = ng.sim.what_would_it_buy(trace, HOST)
-    here = ng.sim.simulate_host(trace, HOST)["targets_per_s"]
-    runs = ng.sim.simulate(trace, mode="detailed")
-    speeds = dict(zip(runs["platform"].tolist(), runs["targets_per_s"].tolist(), strict=True))
-    assert answer.host_targets_per_s == here
-    assert answer.speedups == {name: speed / here for name, speed in speeds.items()}
-    assert answer.over_cc["CC"] == 1.0
-    assert answer.best == max(speeds, key=speeds.get)
-    weights = [abs(np.log(half / double)) for _, half, double in answer.hangs_on]
-    assert len(weights) == 5
-    assert weights == sorted(weights, reverse=True)
-    assert weights[0] > 0
-    device = ng.sim.config("detailed")
-    for name, half, _ in answer.hangs_on:
-        group, _, last = name.partition(".")
-        value = device[group][last]
-        value = max(1, round(value / 2)) if isinstance(value, int) else value / 2
-        other = ng.sim.config("detailed", **{name: value})
-        run = ng.sim.simulate(trace, platforms=[answer.best], mode="detailed", device=other)
-        assert run["targets_per_s"][0] / here == pytest.approx(half)
-    quick = {**HOST, "reads_per_s": [20_000.0, 200_000.0], "cpu_ns_per_read": 500.0}
-    half = ng.sim.what_would_it_buy(trace, quick, platforms=[answer.best])
-    ratio = answer.speedups[answer.best] / half.speedups[answer.best]
-    assert ratio == pytest.approx(2, rel=0.1)
-
-
-def test_an_answer_for_a_store_is_that_for_its_trace(homo):
-    shape = {"fanouts": (3, 2), "batch_size": 32, "batches": 2, "seed": 4}
-    trace = ng.sim.Trace.from_sampler(homo, **shape)
-    one = ng.sim.what_would_it_buy(homo, HOST, platforms=["BG-2"], **shape)
-    assert one.speedups == ng.sim.what_would_it_buy(trace, HOST, platforms=["BG-2"]).speedups
 
 
 def test_other_platforms_are_run_when_they_are_named(trace):

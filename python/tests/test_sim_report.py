@@ -6,7 +6,6 @@ import re
 import shutil
 import sys
 from html.parser import HTMLParser
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -21,8 +20,9 @@ from neargraph.sim.ablation import moved, overtakes, ranking
 pytest.importorskip("matplotlib")
 
 from neargraph.sim import plots
+from neargraph.sim.glossary import PLATFORMS
 
-PICTURES = ["throughput", "hops", "active", "latency", "energy", "host"]
+PICTURES = ["host", "steps", "hops", "active", "latency", "energy"]
 
 
 class Page(HTMLParser):
@@ -56,19 +56,33 @@ def about():
     return {"title": "amazon", "mode": "detailed", "device": ng.sim.config("detailed")}
 
 
-def test_throughput_has_a_bar_for_each_platform_and_graph(runs):
+def test_throughput_has_a_dot_for_each_platform_and_graph(runs):
     (axes,) = plots.throughput(runs).axes
-    assert [bar.get_height() for bar in axes.patches] == runs["targets_per_s"].tolist()
-    assert [tick.get_text() for tick in axes.get_xticklabels()] == runs["platform"].tolist()
+    (dots,) = axes.lines
+    assert dots.get_xdata().tolist() == runs["targets_per_s"].tolist()
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == runs["platform"].tolist()
     # BG-2 does more than ten times what CC does.
-    assert (axes.get_ylabel(), axes.get_yscale()) == ("targets a second, log", "log")
+    assert (axes.get_xlabel(), axes.get_xscale()) == ("targets a second, log", "log")
+    assert not axes.patches
     near = ng.sim.simulate(dataset="amazon", batch_size=32, platforms=["CC", "BG-1"])
     (axes,) = plots.throughput(near).axes
-    assert (axes.get_ylabel(), axes.get_yscale()) == ("targets a second", "linear")
+    assert (axes.get_xlabel(), axes.get_xscale()) == ("targets a second", "linear")
     two = runs + ng.sim.simulate(dataset="ppi", batch_size=32, mode="detailed")
     (axes,) = plots.throughput(two).axes
-    assert len(axes.patches) == 16
+    assert [len(line.get_xdata()) for line in axes.lines] == [8, 8]
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["amazon", "ppi"]
+
+
+def test_steps_have_a_dot_with_their_range_and_a_ring_for_tlc():
+    here = ng.sim.Step("this host", "as it is", 100.0, 90.0, 120.0, "disk")
+    other = ng.sim.Step("BG-2", "dies of the SSD", 400.0, 400.0, 410.0, "dies", 50.0)
+    (axes,) = plots.steps([here, other]).axes
+    drawn = [np.ravel(line.get_xdata()).tolist() for line in axes.lines]
+    assert drawn == [[90.0, 120.0], [100.0], [400.0, 410.0], [400.0], [50.0]]
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == [
+        "as simulated or measured",
+        "with TLC flash",
+    ]
 
 
 def test_dies_and_channels_have_a_panel_a_platform_on_common_axes(runs):
@@ -145,10 +159,10 @@ def test_swept_values_that_are_no_numbers_stand_in_their_order():
     assert [tick.get_text() for tick in axes.get_xticklabels()] == ["no limit", "1 G", "20 G"]
 
 
-def test_the_disk_of_a_host_is_drawn_over_reads_under_way():
+def test_the_disk_of_a_host_is_drawn_over_the_queue_depth():
     (axes,) = plots.host_curve(HOST).axes
     assert axes.lines[0].get_ydata().tolist() == HOST["reads_per_s"]
-    assert axes.get_xlabel() == "reads under way"
+    assert axes.get_xlabel() == "queue depth (reads in flight)"
     assert axes.get_ylabel() == "random reads of 4 KiB a second"
 
 
@@ -160,46 +174,67 @@ def test_names_of_graphs_are_no_formulas(runs):
     assert [text.get_text() for text in axes.get_legend().get_texts()] == ["amazon", r" _\$x\$_"]
 
 
-def test_the_page_leads_with_the_answer_and_needs_nothing_else(tmp_path):
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
     trace = ng.sim.Trace.of_dataset("ppi", batch_size=32)
-    answer = ng.sim.what_would_it_buy(trace, {**HOST, "path": "/data/<b>"})
+    answer = ng.sim.what_would_it_buy(trace, {**HOST, "path": "/data/<b>"}, memory="8GB", seeds=2)
     about = {"title": "ppi & <b>", "mode": "detailed", "device": ng.sim.config("detailed")}
-    page = ng.sim.write_report(tmp_path / "made" / "here", answer.runs, **about, answer=answer)
-    assert page == tmp_path / "made" / "here" / "report.html"
+    folder = tmp_path_factory.mktemp("made") / "here"
+    page = ng.sim.write_report(folder, answer.runs, **about, answer=answer)
+    assert page == folder / "report.html"
+    return page, answer
+
+
+def test_the_page_leads_with_the_answer_and_needs_nothing_else(page):
+    page, answer = page
     found = Page(page.read_text())
     words = "".join(found.words)
-    marks = [
-        answer.words(),
-        "Throughput",
-        "What this leaves out",
-        "seed 0",
-        "features_beside_lists",
-    ]
-    assert all(words.index(one) < words.index(two) for one, two in pairwise(marks))
-    assert "not measured" not in words
+    marks = ["What should I buy?", *answer.to_buy(), "What would it gain?", *answer.gains()]
+    marks += ["What does that depend on?", *answer.dependence(), "From this host"]
+    marks += ["Sensitivities", "Simulated devices", "What this leaves out", "command: "]
+    marks += ["seeds: 0, 1", "features_beside_lists", "Glossary"]
+    places = [words.index(mark) for mark in marks]
+    assert places == sorted(places)
+    assert "not measured: these figures" not in words
     assert "ppi & <b>" in words
     assert "/data/<b>" in words
     assert {"b", "script", "link"}.isdisjoint(found.tags)
-    assert len(found.sources) == len(PICTURES)
+    pictures = [source for source in found.sources if source.startswith("data:")]
+    assert len(pictures) == len(PICTURES)
     needs = re.sub(r'"data:image/png;base64,[^"]*"', "", page.read_text())
     assert not re.search("http|url[(]|@import|src=[^>]", needs)
-    pictures = [f"{name}.png" for name in PICTURES]
-    drawn = [
-        base64.b64decode(source.removeprefix("data:image/png;base64,")) for source in found.sources
-    ]
-    assert [(page.parent / name).read_bytes() for name in pictures] == drawn
+    drawn = sorted(base64.b64decode(of.removeprefix("data:image/png;base64,")) for of in pictures)
+    assert drawn == sorted((page.parent / f"{name}.png").read_bytes() for name in PICTURES)
     assert sorted(path.name for path in page.parent.iterdir()) == sorted(
-        ["report.html", "runs.json", *pictures]
+        ["report.html", "runs.json", *(f"{name}.png" for name in PICTURES)]
     )
     saved = json.loads((page.parent / "runs.json").read_text())
     assert saved["answer"]["speedups"] == answer.speedups
-    assert len(saved["runs"]) == 8
+    assert len(saved["runs"]) == 9
+
+
+def test_the_chain_has_a_bar_for_this_host_and_each_stage_on_one_scale(page):
+    page, answer = page
+    widths = [
+        float(width)
+        for width in re.findall('class="bar" style="width:([0-9.]+)%', page.read_text())
+    ]
+    top = max(step.most for step in answer.stages())
+    assert widths == pytest.approx([100 * s.targets_per_s / top for s in answer.stages()], abs=0.06)
+
+
+def test_words_of_the_glossary_lead_to_it(page):
+    text = page[0].read_text()
+    linked = set(re.findall('class="term" href="#([^"]*)"', text))
+    assert {"BG-2", "TLC", "queue-depth", "most-sensitive-to", "lower-bound", "p99"} <= linked
+    assert linked == set(re.findall('<dt id="([^"]*)"', text))
+    assert set(PLATFORMS) >= {*ng.sim.PLATFORMS, *ng.sim.MORE_PLATFORMS}
 
 
 def test_without_a_host_the_page_says_so_first(one, about, tmp_path):
     page = ng.sim.write_report(tmp_path, one, **about)
     words = "".join(Page(page.read_text()).words)
-    assert words.index("This host was not measured") < words.index("Throughput")
+    assert words.index("This host was not measured") < words.index("Simulated devices")
 
 
 def test_mode_paper_names_what_it_leaves_out_beside_what_no_mode_has(one, about, tmp_path):
@@ -298,11 +333,12 @@ def test_the_command_escapes_the_name_of_a_store(homo_path, tmp_path, capsys):
 
 def test_the_command_writes_the_report_and_compares_with_a_host(tmp_path, capsys, monkeypatch):
     known = {**HOST, "path": "here"}
-    monkeypatch.setattr("neargraph.sim.measure_host", lambda path: known)
+    monkeypatch.setattr("neargraph.sim.buying.measure_host", lambda path: known)
     small = ["simulate", "--dataset", "ppi", "--batch", "16", "--batches", "2"]
     code, out, err = run(*small, "--host", tmp_path, "--out", tmp_path / "out", capsys=capsys)
     assert (code, err) == (0, "")
-    assert "times as many targets a second as this host does" in " ".join(out.split())
+    assert "would make" in out
+    assert "times what this host makes" in " ".join(out.split())
     assert (tmp_path / "out" / "report.html").exists()
     code, out, err = run(
         *small,

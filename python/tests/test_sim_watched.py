@@ -8,7 +8,7 @@ from torch_geometric.data import Data
 import neargraph as ng
 from neargraph.exceptions import UnsupportedArgument
 
-HOST = {"reads_per_s": [10_000.0, 100_000.0], "bytes_per_s": 1e9}
+HOST = {"reads_per_s": [10_000.0, 100_000.0], "bytes_per_s": 1e9, "read_bytes": 4096}
 QUICK = {"seconds": 0.2, "warm_seconds": 0.3, "batch_size": 64}
 RECORD = [("offset", "<u8"), ("bytes", "<u4"), ("file", "<u4")]
 
@@ -30,12 +30,12 @@ def watched(requests, batches=2, **more):
 
 
 def test_the_disk_or_the_processor_takes_the_time_of_a_batch():
-    # 20,000 short reads are 0.2 s, 300 of a megabyte 0.3 s; two batches of them.
+    # 20,000 short reads are 0.2 s, 300 with a megabyte more 0.303 s; two batches of them.
     short = [(at * 4096, 4096, 0) for at in range(20_000)]
-    long = [(at << 20, 1_000_000, 1) for at in range(300)]
+    long = [(at << 21, 1_004_096, 1) for at in range(300)]
     found = watched(short + long)
     assert found.targets_per_s == 128
-    assert found.on_host(HOST) == pytest.approx((0.2 + 0.3) / 2)
+    assert found.on_host(HOST) == pytest.approx((0.2 + 0.303) / 2)
     assert found.on_host({**HOST, "reads_per_s": [1e9], "bytes_per_s": 1e12}) == 0.1
     assert watched([], written_bytes=1e9).on_host(HOST) == pytest.approx(2)
 
@@ -55,8 +55,12 @@ def test_requests_on_a_simulated_ssd_are_whole_pages_of_files_one_behind_the_oth
     assert one.on_ssd(device)["bound_by"] in ("channels", "dies", "cores", "DRAM", "PCIe")
     one.cpu_seconds = 1.0
     assert one.on_ssd(device) == {**alone, "seconds": 0.5, "bound_by": "processor"}
-    with pytest.raises(UnsupportedArgument, match="writes are not simulated"):
-        watched([], written_bytes=5.0).on_ssd(device)
+    # 128 dies program 17 GB/s, so the link's 8 GB/s bound both ways.
+    wrote = watched([], written_bytes=1e9)
+    wrote.cpu_seconds = 0.0
+    found = wrote.on_ssd(device)
+    assert found["seconds"] == pytest.approx(1 / 8 + 1 / 8)
+    assert found["bound_by"] == "temporary files"
     with pytest.raises(UnsupportedArgument, match="depth is 0; use a whole number"):
         one.on_ssd(device, depth=0)
 

@@ -15,6 +15,9 @@ from .train import parse_fanouts
 Tensor = Annotated[
     str | None, typer.Option(help="Whose rows are the features, or none. Default: x.")
 ]
+Split = Annotated[
+    str | None, typer.Option(help="Targets for --host: train, val or test. Default: all nodes.")
+]
 RowBytes = Annotated[int | None, typer.Option(help="Bytes of a row, in place of a tensor's.")]
 
 
@@ -45,11 +48,18 @@ def simulate(
     ablation: Annotated[
         bool, typer.Option("--ablation", help="Leave out one cost at a time.")
     ] = False,
+    inference: Annotated[bool, typer.Option("--inference", help="Compute no gradients.")] = False,
     host: Annotated[
-        Path | None, typer.Option(help="A folder or store: measure its disk, compare with it.")
+        Path | None,
+        typer.Option(help="A folder or store: measure its disk, say what a device would gain."),
     ] = None,
+    split: Split = None,
+    seeds: Annotated[int, typer.Option(help="Seeds of the comparison with --host.")] = 5,
+    watch: Annotated[float, typer.Option(help="Seconds to watch the loader for --host.")] = 10.0,
     out: Annotated[Path | None, typer.Option(help="Folder for report.html and runs.json.")] = None,
-    memory: Annotated[str | None, typer.Option(help="Memory of the store, like 256MB.")] = None,
+    memory: Annotated[
+        str | None, typer.Option(help="Memory of the store, or of the host, like 256MB.")
+    ] = None,
     tensor: Tensor = None,
     row_bytes: RowBytes = None,
     seed: Annotated[int, typer.Option(help="Seed of everything.")] = 0,
@@ -64,9 +74,20 @@ def simulate(
     hops = parse_fanouts(fanouts)
     shape = {"batches": batches, "batch_size": batch, "seed": seed, "fanouts": hops}
     rows = _rows(dataset, tensor, row_bytes)
+    device = _device(mode, preset, change or [])
+    how: dict[str, Any] = dict(platforms=platforms, hidden=hidden, layer=layer, **_reuse(reuse))
+    how |= {"backward": not inference}
+    about: dict[str, Any] = {"mode": mode, "device": device}
+    if host is not None:
+        if sweep is not None or reuse is not None:
+            raise ValueError("--host compares one graph, without --sweep and --reuse")
+        more = {"input_nodes": split, "seeds": seeds, "seconds": watch, **rows, **how, **about}
+        answer = _asked((store, dataset, memory), host, shape, more, as_json)
+        title = _title(answer.runs, mode, [shape])
+        _show(answer.runs, about | {"title": title, "answer": answer}, out, as_json)
+        return
     name, values = assigned("--sweep", sweep, many=True) if sweep else (None, [])
     shapes = _shapes(shape, name, values)
-    device = _device(mode, preset, change or [])
     placeless = mode == "paper" or ablation or name in ("page_bytes", "flash.page_bytes")
     pages = None if placeless else device["flash"]["page_bytes"]
 
@@ -76,17 +97,38 @@ def simulate(
         return recorded(store, memory, {**of, **rows}, pages, as_json)
 
     traces = {value: traced(of) for value, of in shapes.items()}
-    first = next(iter(traces.values()))
-    if host is not None and (sweep is not None or reuse is not None or len(first) > 1):
-        raise ValueError("--host compares one graph, without --sweep and --reuse")
-    how: dict[str, Any] = dict(platforms=platforms, hidden=hidden, layer=layer, **_reuse(reuse))
     if ablation:
+        first = next(iter(traces.values()))
         show_ablation([sim.ablation(trace, **how) for trace in first], as_json)
         return
-    how |= {"mode": mode, "device": device}
-    found, answer = run_all(traces, (name, values), host, how)
-    about: dict[str, Any] = {"title": _title(found, mode, shapes.values()), "mode": mode}
-    _show(found, about | {"device": device, "answer": answer, "swept": name}, out, as_json)
+    found = run_all(traces, (name, values), how | about)
+    title = _title(found, mode, shapes.values())
+    _show(found, about | {"title": title, "answer": None, "swept": name}, out, as_json)
+
+
+def _asked(
+    of: tuple[Path | None, str | None, str | None],
+    host: Path,
+    shape: dict[str, Any],
+    more: dict[str, Any],
+    silent: bool,
+) -> Any:
+    """The answer for a store or a data set, with this memory; watching takes a minute or two."""
+    import neargraph as ng
+    from neargraph import sim
+
+    store, dataset, memory = of
+    with bars(silent) as progress:
+        if store is not None:
+            with ng.open(store, memory=memory) as opened:
+                return sim.what_would_it_buy(opened, host, **shape, **more, progress=progress)
+        if more["input_nodes"] is not None:
+            raise ValueError("--split is for a store; data sets have no splits")
+        traces = drawn(dataset, shape)
+        if len(traces) > 1:
+            raise ValueError("--host compares one graph; name one data set")
+        left = {name: value for name, value in more.items() if name not in ("tensor", "row_bytes")}
+        return sim.what_would_it_buy(traces[0], host, memory=memory, **left, progress=progress)
 
 
 def _show(found: Any, about: dict[str, Any], out: Path | None, as_json: bool) -> None:
@@ -101,7 +143,8 @@ def _show(found: Any, about: dict[str, Any], out: Path | None, as_json: bool) ->
         print_json({**made, "runs": found.rows, "answer": told})
         return
     if answer is not None:
-        typer.echo(answer.words())
+        typer.echo("\n".join(answer.sentences()))
+        console().print(steps_table(answer))
     console().print(titled(title, table(found)))
     typer.echo("bound by: the busiest server, and how many times its work a batch takes")
     if page is not None:
@@ -164,17 +207,12 @@ def _shapes(shape: dict[str, Any], name: str | None, values: list[Any]) -> dict[
 def run_all(
     traces: dict[Any, list[Any]],
     sweep: tuple[Any, list[Any]],
-    host: Path | None,
     how: dict[str, Any],
-) -> tuple[Any, Any]:
-    """(runs, answer) on traces by what was swept of their shape, None for a sweep of a constant."""
+) -> Any:
+    """Runs on traces by what was swept of their shape, None for a sweep of a constant."""
     from neargraph import sim
 
     name, values = sweep
-    if host is not None:
-        ((trace,),) = traces.values()
-        answer = sim.what_would_it_buy(trace, host, **how)
-        return answer.runs, answer
     found = sim.Runs([], [])
     for value, several in traces.items():
         for trace in several:
@@ -184,7 +222,7 @@ def run_all(
                 found += sim.sweep(name, values, trace=trace, **how)
             else:
                 found += sim.simulate(trace, **how)
-    return found, None
+    return found
 
 
 def _device(mode: Any, preset: str | None, assignments: list[str]) -> dict[str, Any]:
@@ -263,6 +301,28 @@ def _value(option: str, text: str) -> Any:
         return json.loads(text)
     except json.JSONDecodeError as error:
         raise ValueError(f"{option}: {text!r} is no number, true, false or none") from error
+
+
+def steps_table(answer: Any) -> Table:
+    """This host and all that one could have in its place, the simplest first."""
+    made = Table(box=SIMPLE, padding=0)
+    for head in ("", "what samples"):
+        made.add_column(head, no_wrap=True)
+    for head in ("targets/s", "least-most", "times this host", "with TLC", "bound by"):
+        made.add_column(head, justify="right", no_wrap=True)
+    here = answer.here.targets_per_s
+    for step in answer.steps:
+        tlc = step.tlc_targets_per_s
+        made.add_row(
+            step.name,
+            step.where,
+            f"{step.targets_per_s:,.0f}",
+            f"{step.least:,.0f}-{step.most:,.0f}",
+            f"{step.targets_per_s / here:.3g}",
+            "" if tlc is None else f"{tlc / here:.3g}",
+            step.bound_by,
+        )
+    return made
 
 
 def table(runs: Any) -> Table:

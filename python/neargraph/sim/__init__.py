@@ -10,17 +10,15 @@ Example:
 """
 
 from neargraph.sim.ablation import ablation
+from neargraph.sim.answer import Answer
+from neargraph.sim.buying import what_would_it_buy
+from neargraph.sim.chain import Step
 from neargraph.sim.config import DATASETS, MORE_PLATFORMS, PLATFORMS, SWITCHES, config
-from neargraph.sim.host import (
-    Answer,
-    measure_host,
-    replay_on_host,
-    simulate_host,
-    what_would_it_buy,
-)
+from neargraph.sim.host import measure_host, replay_on_host, simulate_host
 from neargraph.sim.inflation import DirectSize, direct_size
 from neargraph.sim.presets import PRESETS, preset
 from neargraph.sim.report import write_report
+from neargraph.sim.room import Room
 from neargraph.sim.runs import Runs, paper_ratios, simulate, sweep
 from neargraph.sim.trace import Trace
 from neargraph.sim.watched import Watched, watch_loader
@@ -33,7 +31,9 @@ __all__ = [
     "SWITCHES",
     "Answer",
     "DirectSize",
+    "Room",
     "Runs",
+    "Step",
     "Trace",
     "Watched",
     "ablation",

@@ -14,8 +14,13 @@ from neargraph.exceptions import MissingDependency
 from .runs import PICOS, Runs
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
+
+    from .chain import Step
 
 _COLOURS = [
     "#3b6ea5",
@@ -40,22 +45,39 @@ _PARTS = {"dram": "DRAM", "host_dram": "host DRAM", "pcie": "PCIe", "sram": "SRA
 
 
 def throughput(runs: Runs) -> Figure:
-    """Targets a second by platform; side by side where there are several graphs."""
+    """Targets a second by platform, a dot for each graph."""
     sources = list(dict.fromkeys(runs["source"].tolist()))
     platforms = list(dict.fromkeys(runs["platform"].tolist()))
-    figure, axes = _figure(max(6.0, 0.9 * len(platforms) + 1.5), 3.6)
-    width = 0.8 / len(sources)
+    figure, axes = _figure(7.5, 1.2 + 0.32 * len(platforms))
     for at, source in enumerate(sources):
-        speeds = [row["targets_per_s"] for row in runs.rows if row["source"] == source]
-        places = np.arange(len(platforms)) + (at - (len(sources) - 1) / 2) * width
-        bars = axes.bar(places, speeds, width, label=plain(source), color=_colour(at))
-        if len(sources) == 1:
-            axes.bar_label(bars, labels=[_short(speed) for speed in speeds], fontsize=8, padding=2)
-    axes.margins(y=0.12)
-    _speeds(axes, runs)
-    _names(axes, platforms)
+        rows = [row for row in runs.rows if row["source"] == source]
+        speeds = [row["targets_per_s"] for row in rows]
+        places = [platforms.index(row["platform"]) for row in rows]
+        axes.plot(speeds, places, "o", label=plain(source), color=_colour(at))
+    _rows_of(axes, platforms)
+    _speeds(axes.xaxis, runs["targets_per_s"].tolist())
     if len(sources) > 1:
         _legend_beside(axes)
+    return figure
+
+
+def steps(of: Sequence[Step]) -> Figure:
+    """Targets a second of this host and of everything that one could have: a dot with its range,
+    and a ring for flash of three bits a cell."""
+    figure, axes = _figure(7.5, 1.4 + 0.32 * len(of))
+    for place, step in enumerate(of):
+        axes.plot([step.least, step.most], [place, place], color=_COLOURS[0], lw=2)
+        label = "as simulated or measured" if place == 0 else None
+        axes.plot(step.targets_per_s, place, "o", color=_COLOURS[0], label=label)
+        if step.tlc_targets_per_s is not None:
+            is_first = not any(s.tlc_targets_per_s for s in of[:place])
+            label = "with TLC flash" if is_first else None
+            tlc = step.tlc_targets_per_s
+            axes.plot(tlc, place, "o", mfc="none", color=_COLOURS[1], label=label)
+    _rows_of(axes, [step.name for step in of])
+    slow = [step.tlc_targets_per_s for step in of if step.tlc_targets_per_s is not None]
+    _speeds(axes.xaxis, [*(step.targets_per_s for step in of), *slow])
+    axes.legend(fontsize=8, ncols=2, loc="lower center", bbox_to_anchor=(0.5, 1.0))
     return figure
 
 
@@ -76,8 +98,8 @@ def active(runs: Runs) -> Figure:
         left.set_ylabel(label, rotation=0, ha="right", va="center", fontsize=8)
     every[0, 0].set(xlim=(0, 100), ylim=(0, None))
     every[0, 1].set(ylim=(0, None))
-    every[0, 0].set_title("dies that sense", fontsize=9)
-    every[0, 1].set_title("channels that send", fontsize=9)
+    every[0, 0].set_title("active dies", fontsize=9)
+    every[0, 1].set_title("active channels", fontsize=9)
     figure.supxlabel("% of the time of the batch in the SSD", fontsize=8)
     return figure
 
@@ -154,7 +176,7 @@ def sweep(runs: Runs, name: str) -> Figure:
             axes.plot(places, speeds, style, marker="o", ms=4, label=platform, color=_colour(at))
         _values(axes, values)
         axes.set_xlabel(name)
-        _speeds(axes, runs)
+        _speeds(axes.yaxis, runs["targets_per_s"].tolist())
         if len(sources) > 1:
             axes.set_title(plain(source), fontsize=9)
     for axes in every[len(sources) :]:
@@ -164,7 +186,7 @@ def sweep(runs: Runs, name: str) -> Figure:
 
 
 def host_curve(host: dict[str, Any]) -> Figure:
-    """Random reads a second of this host's disk over the reads under way."""
+    """Random reads a second of this host's disk over the queue depth."""
     figure, axes = _figure(6.0, 3.2)
     axes.plot(host["depths"], host["reads_per_s"], marker="o", color=_COLOURS[0])
     axes.set_xscale("log", base=2)
@@ -172,7 +194,7 @@ def host_curve(host: dict[str, Any]) -> Figure:
     axes.minorticks_off()
     axes.set_ylim(bottom=0)
     axes.yaxis.set_major_formatter(lambda value, _: _short(value))
-    axes.set_xlabel("reads under way")
+    axes.set_xlabel("queue depth (reads in flight)")
     axes.set_ylabel("random reads of 4 KiB a second")
     return figure
 
@@ -237,19 +259,26 @@ def _stack(axes: Axes, parts: dict[str, list[float]]) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _speeds(axes: Axes, runs: Runs) -> None:
-    """The axis of targets a second; logarithmic where the slow ones would not be seen."""
-    speeds = runs["targets_per_s"]
+def _rows_of(axes: Axes, names: list[str]) -> None:
+    """A row for each name, the first on top."""
+    axes.set_yticks(range(len(names)), names)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.grid(axis="x", color="#dddddd", lw=0.6)
+    axes.set_axisbelow(True)
+
+
+def _speeds(axis: Axis, speeds: list[float]) -> None:
+    """The axis of targets a second; logarithmic where the slow ones would not be told apart."""
+    axes = axis.axes
+    name = "x" if axis is axes.xaxis else "y"
     if max(speeds) >= 10 * min(speeds):
         from matplotlib.ticker import LogLocator
 
-        axes.set_yscale("log")
-        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        axes.set_ylabel("targets a second, log")
+        axes.set(**{f"{name}scale": "log", f"{name}label": "targets a second, log"})
+        axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     else:
-        axes.set_ylim(0, 1.1 * max(speeds))
-        axes.set_ylabel("targets a second")
-    axes.yaxis.set_major_formatter(lambda value, _: _short(value))
+        axes.set(**{f"{name}lim": (0, 1.1 * max(speeds)), f"{name}label": "targets a second"})
+    axis.set_major_formatter(lambda value, _: _short(value))
     axes.minorticks_off()
 
 

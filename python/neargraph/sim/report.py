@@ -1,10 +1,8 @@
 """Simulated runs as one page that leads with the answer; its figures and pictures lie beside it."""
 
-import base64
 import io
 import json
 import os
-from collections.abc import Iterable
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,31 +10,15 @@ from typing import TYPE_CHECKING, Any
 from neargraph.exceptions import UnsupportedArgument
 
 from . import plots
+from .answer import Answer
+from .chain import HERE, Step
 from .config import SWITCHES, Config, constants
-from .host import Answer
+from .page import bar, card, exact, explained, glossary, picture, table, whole_page, words_of
+from .provenance import provenance
 from .runs import PICOS, Runs, speeds_and_times
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-_STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem;
-       color: #222; background: #fff; }
-h1 { font-size: 1.5rem; } h2 { font-size: 1.2rem; margin-top: 2.2rem; }
-.answer { border-left: .3rem solid #3b6ea5; padding: .2rem 1rem; font-size: 1.1rem; }
-.wide { overflow-x: auto; }
-table { border-collapse: collapse; font-size: .85rem; font-variant-numeric: tabular-nums; }
-th, td { padding: .2rem .6rem; border-bottom: 1px solid #ccc; text-align: right; }
-td { white-space: nowrap; } .text { text-align: left; }
-img { max-width: 100%; min-width: 38rem; height: auto; background: #fff; }
-@media (prefers-color-scheme: dark) {
-  body { color: #ddd; background: #1b1b1b; } th, td { border-color: #444; }
-}
-@media print {
-  body { color: #000; background: #fff; } .wide { overflow: visible; } img { min-width: 0; }
-  table { font-size: .6rem; } img, tr { break-inside: avoid; } h2 { break-after: avoid; }
-}
-"""
 
 _LEFT_OUT = (
     "Neither mode has allocation of blocks, retries and error correction, garbage collection "
@@ -118,15 +100,17 @@ def _write(folder: Path, files: dict[str, bytes]) -> None:
 
 def _pictures(runs: Runs, answer: Answer | None, swept: str | None) -> dict[str, bytes]:
     """PNGs by name."""
+    figures = {}
+    if answer is not None:
+        figures = {"host": plots.host_curve(answer.host), "steps": plots.steps(answer.steps)}
     if swept is not None:
-        figures = {"sweep": plots.sweep(runs, swept)}
+        figures["sweep"] = plots.sweep(runs, swept)
     else:
         one = _first_graph(runs)
-        figures = {"throughput": plots.throughput(runs)}
+        if answer is None:
+            figures["throughput"] = plots.throughput(runs)
         for draw in (plots.hops, plots.active, plots.latency, plots.energy):
             figures[draw.__name__] = draw(one)
-    if answer is not None:
-        figures["host"] = plots.host_curve(answer.host)
     return {name: _png(figure) for name, figure in figures.items()}
 
 
@@ -139,50 +123,109 @@ def _page(
     answer: Answer | None,
     swept: str | None,
 ) -> str:
-    lead = _NOT_MEASURED if answer is None else answer.words()
-    parts = [f"<h1>{escape(title)}</h1>", f'<p class="answer">{escape(lead)}</p>']
-    parts.append(f"<h2>{'Throughput' if swept is None else 'Sweep'}</h2>")
-    parts.append(_picture(pictures, "throughput" if swept is None else "sweep"))
-    parts.append(_table(_HEAD if swept is None else [swept, *_HEAD], _rows(runs, swept)))
+    drawn = {name: picture(data, _ALT[name], name != "host") for name, data in pictures.items()}
+    parts = [f"<h1>{escape(title)}</h1>"]
+    parts += [f"<p>{_NOT_MEASURED}</p>"] if answer is None else _first_screens(drawn, answer)
+    parts.append(f"<h2>{'Simulated devices' if swept is None else 'Sweep'}</h2>")
+    parts += [drawn[name] for name in ("steps", "throughput", "sweep") if name in drawn]
+    parts.append(table(_HEAD if swept is None else [swept, *_HEAD], _rows(runs, swept)))
     if swept is None:
-        parts += _one_graph(pictures, _first_graph(runs))
-    if answer is not None:
-        parts += _about_host(pictures, answer)
+        parts += _one_graph(drawn, _first_graph(runs))
     parts += ["<h2>What this leaves out</h2>", f"<p>{_LEFT_OUT}</p>"]
     if mode == "paper":
         parts.append(f"<p>{_LEFT_OUT_OF_PAPER}</p>")
-    seeds = ", ".join(dict.fromkeys(str(row["seed"]) for row in runs.rows))
-    exact = [[name, _exact(value)] for name, value in constants(device).items()]
-    parts.append(f"<h2>How it was made</h2><p>Mode {escape(mode)}; seed {seeds}; constants:</p>")
-    parts.append(_table(["constant", "value"], exact))
+    parts += _made(runs, mode, device, answer)
     body = "\n".join(parts)
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>{escape(title)}</title><style>{_STYLE}</style></head>\n"
-        f"<body>{body}</body></html>\n"
-    )
+    words = words_of(body)
+    return whole_page(title, f"{body}\n<h2>Glossary</h2>{glossary(words)}")
 
 
 _HEAD = ["platform", "graph", "targets/s", "us a batch", "flash us", "host us", "PCIe us"]
-_HEAD += ["compute us", "targets/J", "bound by", "times its bound"]
-# Columns of words; the others are numbers, whose ends stand under each other.
-_WORDS = {"platform", "graph", "bound by", "constant"}
+_HEAD += ["compute us", "targets/J", "bound by", "times its lower bound"]
 _ALT = {
+    "steps": "targets a second of this host and of every device",
     "throughput": "targets a second by platform",
     "sweep": "targets a second over the swept constant",
     "hops": "hops over time",
-    "active": "dies and channels over time",
+    "active": "active dies and channels over time",
     "latency": "time of a command by part",
     "energy": "microjoules of a target by part",
-    "host": "random reads a second over reads under way",
+    "host": "random reads a second over queue depth",
 }
+
+
+def _first_screens(drawn: dict[str, str], answer: Answer) -> list[str]:
+    """What to buy, what it gains and what it depends on; then this host and the sensitivities."""
+    cards = [
+        card("What should I buy?", answer.to_buy()),
+        card("What would it gain?", answer.gains()),
+        card("What does that depend on?", answer.dependence()),
+    ]
+    return [
+        f'<div class="cards">{"".join(cards)}</div>',
+        "<h2>From this host to sampling in the dies</h2>",
+        _chain(answer),
+        '<div class="two">',
+        f"<div><h2>This host</h2>{_about_host(answer)}{drawn['host']}</div>",
+        f"<div><h2>Sensitivities</h2>{_sensitivities(answer)}</div>",
+        "</div>",
+    ]
+
+
+def _chain(answer: Answer) -> str:
+    """The stages as rows, with bars on one linear scale."""
+    stages = answer.stages()
+    here = answer.here.targets_per_s
+    top = max(step.most for step in stages)
+    return (
+        '<div class="wide"><table class="chain"><tr><th class="text">what samples</th>'
+        '<th>targets/s</th><th>times this host</th><th class="text"></th>'
+        f"<th>{explained('with TLC')}</th>"
+        f'<th class="text more">{explained("bound by")}</th></tr>'
+        f"{''.join(_stage(step, here, top) for step in stages)}</table></div>"
+        '<p class="soft">Thin bars: the same with TLC flash. In brackets the least and the most '
+        f"over {len(answer.seeds)} seeds; of this host, over the stretches in which it was "
+        "watched.</p>"
+    )
+
+
+def _stage(step: Step, here: float, top: float) -> str:
+    tlc = step.tlc_targets_per_s
+    bars = bar(step.targets_per_s / top) + ("" if tlc is None else bar(tlc / top, "bar tlc"))
+    where = f" ({step.where})" if step.name != HERE else ""
+    span = f" ({step.least:,.0f}-{step.most:,.0f})" if step.least < step.most else ""
+    return (
+        f'<tr><td class="text">{explained(step.name)}{escape(where)}</td>'
+        f'<td>{step.targets_per_s:,.0f}<span class="more soft">{span}</span></td>'
+        f"<td>{step.targets_per_s / here:.3g}</td>"
+        f'<td class="bars">{bars}</td>'
+        f"<td>{'' if tlc is None else f'{tlc / here:.3g}'}</td>"
+        f'<td class="text more">{escape(step.bound_by)}</td></tr>'
+    )
+
+
+def _about_host(answer: Answer) -> str:
+    host = answer.host
+    said = [
+        f"Disk under {host.get('path', 'a path that is not known')}: "
+        f"{host['reads_per_s'][-1]:,.0f} random reads/s at queue depth {host['depths'][-1]}, "
+        f"{host['bytes_per_s'] / 1e9:.2f} GB/s; {host['cpu_ns_per_read'] / 1e3:.2f} us of a core "
+        f"for each read, {host['cores']} cores.",
+        f"Rows are read: {answer.reading}.",
+    ]
+    return "".join(f"<p>{explained(sentence)}</p>" for sentence in said)
+
+
+def _sensitivities(answer: Answer) -> str:
+    rows = [[name, f"{half:.3g}", f"{double:.3g}"] for name, half, double in answer.sensitivities]
+    lead = explained(f"{answer.sensitive} over this host, in times, is most sensitive to")
+    return f"<p>{lead}:</p>{table(['constant', 'with half', 'with double'], rows)}"
 
 
 def _rows(runs: Runs, swept: str | None) -> list[list[str]]:
     rows = []
     for row in runs.rows:
-        value = [] if swept is None else [_exact(row["value"])]
+        value = [] if swept is None else [exact(row["value"])]
         bound = [row["bound_by"], f"{row['headroom']:.2f}"]
         rows.append([*value, row["platform"], row["source"], *speeds_and_times(row), *bound])
     return rows
@@ -195,7 +238,7 @@ def _first_graph(runs: Runs) -> Runs:
     return Runs([runs.rows[at] for at in kept], [runs.details[at] for at in kept])
 
 
-def _one_graph(pictures: dict[str, bytes], one: Runs) -> list[str]:
+def _one_graph(drawn: dict[str, str], one: Runs) -> list[str]:
     waits = []
     for row, run in zip(one.rows, one.details, strict=True):
         spreads = run["batches"][0]["latency"]
@@ -206,64 +249,33 @@ def _one_graph(pictures: dict[str, bytes], one: Runs) -> list[str]:
         waits.append([row["platform"], *cells])
     return [
         f"<h2>{escape(one.rows[0]['source'])}, first batch: hops</h2>",
-        _picture(pictures, "hops"),
-        "<h2>Dies and channels</h2>",
-        _picture(pictures, "active"),
+        drawn["hops"],
+        "<h2>Active dies and channels</h2>",
+        drawn["active"],
         "<h2>Commands</h2>",
-        _picture(pictures, "latency"),
-        "<p>Mean / median / 99 of 100, us:</p>",
-        _table(["platform", *plots.WAITS.values()], waits),
+        drawn["latency"],
+        f"<p>{explained('Mean / p50 / p99')}, us:</p>",
+        table(["platform", *plots.WAITS.values()], waits),
         "<h2>Energy</h2>",
-        _picture(pictures, "energy"),
+        drawn["energy"],
     ]
 
 
-def _about_host(pictures: dict[str, bytes], answer: Answer) -> list[str]:
-    host = answer.host
-    gains = [
-        [name, f"{gain:.3g}", f"{answer.over_cc[name]:.3g}"]
-        for name, gain in answer.speedups.items()
-    ]
-    hangs = [[name, f"{half:.3g}", f"{double:.3g}"] for name, half, double in answer.hangs_on]
+def _made(runs: Runs, mode: str, device: Config, answer: Answer | None) -> list[str]:
+    seeds = list(dict.fromkeys(str(row["seed"]) for row in runs.rows))
+    if answer is not None:
+        seeds = [str(seed) for seed in answer.seeds]
+    about = {**provenance(), "mode": mode, "seeds": ", ".join(seeds)}
     return [
-        "<h2>This host</h2>",
-        f"<p>{escape(str(host.get('path', '')))}: {host['bytes_per_s'] / 1e9:.2f} GB/s, "
-        f"{host['cpu_ns_per_read'] / 1e3:.2f} us of a core for each read, {host['cores']} cores, "
-        f"{host['depth']} reads under way.</p>",
-        _picture(pictures, "host"),
-        _table(["platform", "times this host", "times CC"], gains),
-        f"<p>What {escape(answer.best)} over this host hangs on:</p>",
-        _table(["constant", "with half of it", "with double"], hangs),
+        "<h2>How it was made</h2>",
+        f'<div class="made">{"".join(_fact(name, value) for name, value in about.items())}</div>',
+        "<p>Constants of the simulated SSD:</p>",
+        table(["constant", "value"], [[name, exact(v)] for name, v in constants(device).items()]),
     ]
 
 
-def _table(head: list[str], rows: Iterable[list[str]]) -> str:
-    kinds = [' class="text"' if name in _WORDS else "" for name in head]
-
-    def line(cells: list[str], tag: str) -> str:
-        both = zip(kinds, cells, strict=True)
-        return f"<tr>{''.join(f'<{tag}{kind}>{escape(cell)}</{tag}>' for kind, cell in both)}</tr>"
-
-    body = "".join(line(row, "td") for row in rows)
-    return f'<div class="wide"><table>{line(head, "th")}{body}</table></div>'
-
-
-def _exact(value: Any) -> str:
-    """A constant as it is.
-
-    >>> _exact(800e6), _exact(None), _exact(True)
-    ('800,000,000.0', 'no limit', 'True')
-    """
-    if value is None:
-        return "no limit"
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return f"{value:,}" if is_number else str(value)
-
-
-def _picture(pictures: dict[str, bytes], name: str) -> str:
-    data = base64.b64encode(pictures[name]).decode()
-    alt = _ALT[name]
-    return f'<p class="wide"><img alt="{alt}" src="data:image/png;base64,{data}"></p>'
+def _fact(name: str, value: str) -> str:
+    return f"<p>{escape(name)}: {escape(value)}</p>"
 
 
 def _png(figure: "Figure") -> bytes:

@@ -123,7 +123,7 @@ def simulate(
     device = config(mode) if device is None else device
     check(device)
     placement = _placed(placement, trace, mode, device)
-    names = PLATFORMS if platforms == "all" else _listed(platforms)
+    names = PLATFORMS if platforms == "all" else listed(platforms)
     crowd = {
         "workers": whole("workers", workers, 0, 1 << 16),
         "targets_per_command": whole("targets_per_command", targets_per_command, 0, 1 << 30),
@@ -233,7 +233,12 @@ def paper_ratios(seeds: int = 5, progress: Callable[[], None] | None = None) -> 
     }
 
 
-def _listed(platforms: str | Sequence[str]) -> list[str]:
+def listed(platforms: str | Sequence[str]) -> list[str]:
+    """Names of platforms, each once.
+
+    >>> listed("CC,BG-2,CC")
+    ['CC', 'BG-2']
+    """
     several = platforms.split(",") if isinstance(platforms, str) else platforms
     return list(dict.fromkeys(several))
 

@@ -39,7 +39,8 @@ class Trace:
 
     Attributes:
         about: What shaped it: `source`, `feature_bytes`, `mean_degree`, `columns` (features of a
-            node), `fanouts`, `batch_size`, `seed`, and `fingerprint` where it is of a store.
+            node), `num_nodes`, `num_edges`, `fanouts`, `batch_size`, `seed`, and `fingerprint`
+            where it is of a store.
     """
 
     def __init__(self, core: _core.Trace, about: dict[str, Any]) -> None:
@@ -78,6 +79,9 @@ class Trace:
             "feature_bytes": 2 * known["columns"],
             "columns": known["columns"],
             "mean_degree": known["edges"] / known["nodes"],
+            "num_nodes": known["nodes"],
+            "num_edges": known["edges"],
+            "log_degree_deviation": 1.0,
         }
         shape = {"fanouts": list(fanouts), "batch_size": batch_size, "seed": seed}
         return cls(core, about | shape)
@@ -143,6 +147,8 @@ class Trace:
             "feature_bytes": width,
             "columns": columns,
             "mean_degree": edges.num_edges / max(1, nodes.num_nodes),
+            "num_nodes": nodes.num_nodes,
+            "num_edges": edges.num_edges,
         }
         shape = {"fanouts": list(fanouts), "batch_size": batch_size, "seed": seed}
         return cls(core, about | shape)

@@ -6,6 +6,7 @@ the processor is measured, that of a disk is modelled, and neither stands for th
 """
 
 import json
+import math
 import os
 import tempfile
 import time
@@ -26,11 +27,13 @@ if TYPE_CHECKING:
 
 # A trace of requests (`Store.trace_reads`): what it begins with, and its records.
 _HEAD_BYTES = 16
-_RECORD = np.dtype([("offset", "<u8"), ("bytes", "<u4"), ("file", "<u4")])
+RECORD = np.dtype([("offset", "<u8"), ("bytes", "<u4"), ("file", "<u4")])
 _FOLLOWS = 1 << 31
 # Rates of two stretches of a steady loader differ by less.
 _STEADY_SHARE = 0.15
 _STRETCHES = 12
+# Of the time in which it is watched.
+_PARTS = 5
 
 
 @dataclass
@@ -38,16 +41,18 @@ class Watched:
     """What a loader did for some batches, once its caches and windows were full.
 
     Attributes:
-        reading: How rows were read: "scan", "window", "distribute", or "batch by batch".
+        reading: How rows were read: "held in memory", "scan", "window", "distribute" or "batch by
+            batch"; "modelled" where no loader ran.
         batches: Batches that were watched.
         targets: Their seeds.
-        seconds: Of a batch, as measured.
+        seconds: Of a batch, as measured; NaN where no loader ran.
         cpu_seconds: Of a batch, of all threads of the process together.
         cores: That they share.
         is_steady: Whether the last two stretches before had the same rate.
         requests: Of the disk, in their order: ``offset``, ``bytes`` and ``file``, a number.
         written_bytes: Of a batch, in temporary files, which are read once; no request of them is
             among the others.
+        rates: Targets a second of some stretches of the time, as measured.
     """
 
     reading: str
@@ -59,21 +64,29 @@ class Watched:
     is_steady: bool
     requests: np.ndarray
     written_bytes: float = 0.0
+    rates: Sequence[float] = ()
 
     @property
     def targets_per_s(self) -> float:
         """As measured."""
-        return self.targets / (self.batches * self.seconds)
+        return self.targets_per_batch / self.seconds
+
+    @property
+    def targets_per_batch(self) -> float:
+        """Their mean."""
+        return self.targets / self.batches
 
     def on_host(self, host: dict[str, Any]) -> float:
         """Seconds of a batch on a measured host, as modelled: each request takes 1 / (reads a
-        second) or bytes / (bytes a second), whichever is longer, and the processor works meanwhile.
+        second), and bytes beyond those of a read 1 / (bytes a second) each, while the processor
+        works.
 
         Args:
             host: Of `measure_host`; its highest depth counts, because loaders keep their queue
                 full.
         """
-        each = np.maximum(1 / host["reads_per_s"][-1], self.requests["bytes"] / host["bytes_per_s"])
+        longer = np.maximum(0, self.requests["bytes"].astype(np.int64) - host["read_bytes"])
+        each = 1 / host["reads_per_s"][-1] + longer / host["bytes_per_s"]
         temporary = 2 * self.written_bytes / host["bytes_per_s"]
         disk = float(each.sum()) / self.batches + temporary
         return float(max(disk, self.cpu_seconds / self.cores))
@@ -85,28 +98,30 @@ class Watched:
             device: Constants, of `config`; those of mode `detailed` unless given.
             depth: Requests in flight.
 
+        Temporary files of the loader are written and read as fast as all dies and channels
+        together can, and the link; nothing else happens meanwhile.
+
         Returns:
-            ``seconds`` of a batch; ``disk_seconds``, of its requests alone; ``bound_by``, what no
-            order of events could beat.
+            ``seconds`` of a batch; ``disk_seconds``, of its requests and temporary files alone;
+            ``bound_by``, what no order of events could beat.
 
         Raises:
-            UnsupportedArgument: For a device that cannot be, more pages than can be simulated, or a
-                loader that wrote temporary files.
+            UnsupportedArgument: For a device that cannot be, or more pages than can be simulated.
         """
-        if self.written_bytes:
-            raise UnsupportedArgument(
-                f"the loader wrote {self.written_bytes:,.0f} bytes a batch to temporary files, and "
-                'writes are not simulated; watch one with temporary_writes="never"'
-            )
         device = config("detailed") if device is None else device
         check(device)
         depth = whole("depth", depth, 1, 1 << 16)
         first, pages = self._pages(device["flash"]["page_bytes"])
         found = json.loads(_core.simulate_requests(first, pages, json.dumps(device), depth))
-        disk = found["outcome"]["makespan"] * 1e-12 / self.batches
+        reads = found["outcome"]["makespan"] * 1e-12 / self.batches
+        temporary = self.written_bytes * temporary_s_per_byte(device)
         cpu = self.cpu_seconds / self.cores
-        bound = found["bound"][1] if disk >= cpu else "processor"
-        return {"seconds": max(disk, cpu), "disk_seconds": disk, "bound_by": bound}
+        bound = found["bound"][1] if reads >= temporary else "temporary files"
+        return {
+            "seconds": max(reads + temporary, cpu),
+            "disk_seconds": reads + temporary,
+            "bound_by": bound if reads + temporary >= cpu else "processor",
+        }
 
     def _pages(self, page_bytes: int) -> tuple[np.ndarray, np.ndarray]:
         """Of each request the first page and how many, where files follow each other."""
@@ -119,6 +134,27 @@ class Watched:
         first = offset // page_bytes
         count = (end + np.uint64(page_bytes - 1)) // page_bytes - first
         return (base + first).astype(np.uint64), count.astype(np.uint32)
+
+
+def temporary_s_per_byte(device: Config) -> float:
+    """Seconds in which a device that does nothing else takes a byte and gives it back.
+
+    >>> device = config("paper", **{"pcie.bytes_per_s": 1e12, "flash.channels": 1})
+    >>> device = {**device, "flash": {**device["flash"], "dies_per_channel": 1}}
+    >>> round(temporary_s_per_byte(device) * 4000 * 1e6)    # 30 us, then 5 us on the channel
+    35
+    """
+    flash = device["flash"]
+
+    def rate(array_ns: float) -> float:
+        arrays = flash["channels"] * flash["dies_per_channel"] * flash["planes"]
+        channels = flash["channels"] * (flash["channel_bytes_per_s"] or math.inf)
+        link = device["pcie"]["bytes_per_s"] or math.inf
+        cells = arrays * flash["page_bytes"] / (array_ns * 1e-9) if array_ns else math.inf
+        return float(min(cells, channels, link))
+
+    senses = flash["sense_types_ns"] or [flash["sense_ns"]]
+    return 1 / rate(flash["program_ns"]) + 1 / rate(float(np.mean(senses)))
 
 
 def watch_loader(
@@ -167,22 +203,24 @@ def watch_loader(
             path = Path(folder) / "requests"
             before = store.stats()["temporary_write_bytes"]
             with store.trace_reads(path):
-                count, targets, took, cpu = _run(batches, seconds)
+                parts = [_run(batches, seconds / _PARTS) for _ in range(_PARTS)]
             written = store.stats()["temporary_write_bytes"] - before
             requests = _read(path)
         chosen = loader.chosen()
     finally:
         loader.close()
+    count, targets, took, cpu = (sum(part[at] for part in parts) for at in range(4))
     return Watched(
         reading=chosen["reading"] if chosen else "batch by batch",
-        batches=count,
-        targets=targets,
+        batches=int(count),
+        targets=int(targets),
         seconds=took / count,
         cpu_seconds=cpu / count,
         cores=os.cpu_count() or 1,
         is_steady=is_steady,
         requests=requests,
         written_bytes=written / count,
+        rates=[part[1] / part[2] for part in parts],
     )
 
 
@@ -216,6 +254,6 @@ def _warm_up(loader: Any, batches: Iterator[Any], seconds: float) -> bool:
 
 
 def _read(path: Path) -> np.ndarray:
-    requests = np.fromfile(path, dtype=_RECORD, offset=_HEAD_BYTES)
+    requests = np.fromfile(path, dtype=RECORD, offset=_HEAD_BYTES)
     requests["file"] &= _FOLLOWS - 1
     return requests

@@ -88,6 +88,7 @@ const CONSTANTS: &[Constant] = constants! {
         spare_bytes: BYTES,
         channel_bytes_per_s: Rate,
         sense_ns: Time,
+        program_ns: Time,
         registers: Whole(1, 255),
         read_command_ns: Time,
         planes_command_ns: Time,

@@ -76,6 +76,9 @@ pub struct Flash {
     /// The same by type of page, which rows take in turn; empty where all pages are alike.
     #[serde(default)]
     pub sense_types_ns: Vec<f64>,
+    /// From a register into the array. Batches only read; this is for what a host writes.
+    #[serde(default = "Flash::usual_program_ns")]
+    pub program_ns: f64,
     /// Pages a die can hold: 2 let the next sense overlap a transfer.
     pub registers: u32,
     /// On the channel, before a sense.
@@ -91,6 +94,12 @@ pub struct Flash {
     /// At which the sampler moves a row of features.
     #[serde(with = "endless")]
     pub sampler_bytes_per_s: f64,
+}
+
+impl Flash {
+    fn usual_program_ns() -> f64 {
+        100_000.0
+    }
 }
 
 /// The cores in the SSD.

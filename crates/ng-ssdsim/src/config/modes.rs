@@ -17,6 +17,7 @@ impl Config {
                 channel_bytes_per_s: 800e6,
                 sense_ns: 3_000.0,
                 sense_types_ns: Vec::new(),
+                program_ns: 30_000.0,
                 registers: 2,
                 read_command_ns: 0.0,
                 planes_command_ns: 0.0,
@@ -70,6 +71,7 @@ impl Config {
         let mut config = Self::paper();
         let flash = &mut config.flash;
         (flash.planes, flash.page_bytes, flash.spare_bytes) = (2, 4096, 224);
+        flash.program_ns = 100_000.0;
         (flash.read_command_ns, flash.planes_command_ns) = (290.0, 940.0);
         (flash.data_setup_ns, flash.round_robin) = (30.0, true);
         config.firmware = Firmware { cores: 4, issue_ns: 600.0, complete_ns: 200.0 };
@@ -99,7 +101,10 @@ impl Config {
     /// What the two modes differ in, one cost at a time: a name, and what takes it from another
     /// configuration.
     pub const SWITCHES: &'static [(&'static str, Switch)] = &[
-        ("planes", |c, o| c.flash.planes = o.flash.planes),
+        // Batches program nothing, so its time changes none of their figures.
+        ("planes", |c, o| {
+            (c.flash.planes, c.flash.program_ns) = (o.flash.planes, o.flash.program_ns);
+        }),
         ("pages with spare bytes", |c, o| {
             c.flash.page_bytes = o.flash.page_bytes;
             c.flash.spare_bytes = o.flash.spare_bytes;

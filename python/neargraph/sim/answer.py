@@ -1,0 +1,189 @@
+"""The answer for somebody who might buy a device, in numbers and in words.
+
+What must not live here: how anything of it is found (see `buying`).
+"""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from .chain import HERE, URING, Step, rank
+from .host import Host
+from .room import Room
+from .runs import Runs
+
+# Less than that, and the simpler device is the one to have.
+NEARLY = 0.95
+_INSIDE = {
+    "cores of the SSD": "An SSD whose cores sample",
+    "dies of the SSD": "An SSD whose dies sample",
+}
+
+
+@dataclass
+class Answer:
+    """What one has, and what one could have.
+
+    Attributes:
+        host: What was measured of the disk and the processor.
+        room: What the graph takes of memory.
+        reading: How this host's loader reads: see `Watched`; "modelled" where none could be run.
+        is_steady: Whether the loader's rate was steady when it was watched.
+        modelled_targets_per_s: Of this host by the model, beside what `steps` says of it.
+        steps: This host, the uncached reader, an ordinary SSD ("CC-uring": the loader's requests on
+            the simulated flash), and every platform; the simplest first.
+        over_cc: Targets a second of each platform over those of the publication's baseline, CC.
+        sensitive: The platform that `sensitivities` is about: the fastest.
+        sensitivities: (constant, speed-up over this host with half of it, with double of it); the
+            gain is most sensitive to the first.
+        seeds: Of the draws; `steps` has their medians, least and most.
+        runs: Every platform's run with the first seed.
+    """
+
+    host: Host
+    room: Room
+    reading: str
+    is_steady: bool
+    modelled_targets_per_s: float
+    steps: list[Step]
+    over_cc: dict[str, float]
+    sensitive: str
+    sensitivities: list[tuple[str, float, float]]
+    seeds: list[int]
+    runs: Runs
+
+    def step(self, name: str) -> Step:
+        """The step of this name."""
+        return next(step for step in self.steps if step.name == name)
+
+    @property
+    def here(self) -> Step:
+        """This host."""
+        return self.step(HERE)
+
+    @property
+    def speedups(self) -> dict[str, float]:
+        """By step, targets a second over those of this host."""
+        return {step.name: step.targets_per_s / self.here.targets_per_s for step in self.steps}
+
+    @property
+    def best(self) -> str:
+        """The fastest of all that one could have, this host included."""
+        return max(self._for_sale(), key=lambda step: step.targets_per_s).name
+
+    @property
+    def recommended(self) -> str:
+        """The simplest step that does 95 % of what the best does; this host if the graph fits in
+        its memory."""
+        return self._simplest({step.name: step.targets_per_s for step in self._for_sale()})
+
+    @property
+    def recommended_tlc(self) -> str:
+        """The same where all simulated flash has three bits a cell."""
+        return self._simplest({step.name: _with_tlc(step) for step in self._for_sale()})
+
+    def _simplest(self, speeds: dict[str, float]) -> str:
+        if self.room.fits:
+            return HERE
+        enough = NEARLY * max(speeds.values())
+        found = [name for name, speed in speeds.items() if speed >= enough]
+        return min(found, key=lambda name: rank(name) or 0)
+
+    def stages(self) -> list[Step]:
+        """The chain: this host, its loader with an ordinary SSD, then the fastest with one whose
+        cores sample, and with one whose dies do; stages that were not simulated are left out."""
+        groups = [[s for s in self.steps if s.where == where] for where in _INSIDE]
+        fastest = [max(group, key=lambda step: step.targets_per_s) for group in groups if group]
+        return [self.here, self.step(URING), *fastest]
+
+    def sentences(self) -> list[str]:
+        """What to buy, what it gains, what it depends on."""
+        return [*self.to_buy(), *self.gains(), *self.dependence()]
+
+    def words(self) -> str:
+        """The answer in some sentences."""
+        return " ".join(self.sentences())
+
+    def plain(self) -> dict[str, Any]:
+        """All but the runs, for JSON."""
+        own = {name: value for name, value in vars(self).items() if name != "runs"}
+        room = {"needed_bytes": self.room.needed_bytes, "fits": self.room.fits}
+        return own | {
+            "steps": [asdict(step) for step in self.steps],
+            "room": {**asdict(self.room), **room, "fits_as": self.room.fits_as},
+            "speedups": self.speedups,
+            "best": self.best,
+            "recommended": self.recommended,
+            "recommended_tlc": self.recommended_tlc,
+            "answer": self.sentences(),
+        }
+
+    def to_buy(self) -> list[str]:
+        """What follows for a buyer."""
+        return [self.room.words(), *([] if self.room.fits else [self._choice()])]
+
+    def gains(self) -> list[str]:
+        """This host, and how many times as many targets a second each stage makes."""
+        said = [self._of_here()]
+        before = self.here
+        for step in self.stages()[1:]:
+            gain = step.targets_per_s / self.here.targets_per_s
+            text = f"{_in_words(step)}: {gain:.3g} times this host"
+            if before is not self.here:
+                text += f", {step.targets_per_s / before.targets_per_s:.3g} times the step before"
+            said.append(f"{text}; bound by {step.bound_by}.")
+            before = step
+        return said
+
+    def dependence(self) -> list[str]:
+        """Flash and constants that the answer depends on."""
+        said = []
+        tlc = self.step(self.recommended_tlc)
+        if not self.room.fits:
+            same = "still" if tlc.name == self.recommended else "instead"
+            gain = _with_tlc(tlc) / self.here.targets_per_s
+            said.append(f"With TLC flash, buy {tlc.name} {same}: {gain:.3g} times this host.")
+        if self.sensitivities:
+            name, half, double = self.sensitivities[0]
+            said.append(
+                f"The gain of {self.sensitive} is most sensitive to {name}: {half:.3g} times this "
+                f"host with half of it, {double:.3g} times with double."
+            )
+        if self.reading == "modelled":
+            said.append(
+                "This host is modelled, not measured: no loader could be run for this graph."
+            )
+        elif not self.is_steady:
+            said.append(
+                "This host's rate was not steady when it was measured: watch it for longer."
+            )
+        return said
+
+    def _for_sale(self) -> list[Step]:
+        return [step for step in self.steps if rank(step.name) is not None]
+
+    def _of_here(self) -> str:
+        rate = f"This host: {self.here.targets_per_s:,.0f} targets/s"
+        if self.reading == "modelled":
+            return f"{rate} (modelled); bound by {self.here.bound_by}."
+        model = f"{self.modelled_targets_per_s:,.0f} by the model"
+        return f"{rate} (measured; {model}); bound by {self.here.bound_by}."
+
+    def _choice(self) -> str:
+        chosen, best = self.step(self.recommended), self.step(self.best)
+        if chosen.name == HERE:
+            return "Nothing: this host is within 5 % of the best of these devices."
+        gain = chosen.targets_per_s / self.here.targets_per_s
+        text = f"{_in_words(chosen)} would make {gain:.3g} times what this host makes"
+        if chosen.name == best.name:
+            return f"{text}; nothing simpler comes within 5 % of it."
+        return f"{text}; it is the simplest within 5 % of the best, {best.name}."
+
+
+def _in_words(step: Step) -> str:
+    what = _INSIDE.get(step.where, f"An {step.where} of the simulated flash")
+    return f"{what} ({step.name})"
+
+
+def _with_tlc(step: Step) -> float:
+    """Targets a second with flash of three bits a cell; of this host as it is."""
+    return step.targets_per_s if step.tlc_targets_per_s is None else step.tlc_targets_per_s

@@ -1,0 +1,242 @@
+"""Finding the answer: this host's loader run and watched, simulated devices beside it.
+
+The invariant: this host is what its loader does, measured where one can be run; what is modelled
+is called so.
+"""
+
+import json
+import math
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from neargraph._core import PAGE_SIZES
+from neargraph.exceptions import UnsupportedArgument
+from neargraph.loader.seeds import resolve_input_nodes
+from neargraph.units import parse_bytes
+
+from .answer import Answer
+from .chain import UNCACHED, Step, host_steps, platform_steps, rank, where
+from .config import DATASETS, PLATFORMS, Config, Mode, change, config, constants, whole
+from .host import Host, measure_host, simulate_host
+from .modelled import modelled_loader
+from .room import Room, room_of_store, room_of_trace, usual_memory
+from .runs import Runs, in_parallel, listed, simulate
+from .trace import Trace
+from .watched import Watched, watch_loader
+
+if TYPE_CHECKING:
+    from neargraph.store import Store
+
+Progress = Callable[[str, int, int], None]
+
+# Of the constants of a device, those that are no quantity: halving them means nothing.
+_NO_QUANTITY = ("energy.", "payload.", "discrete.", "flash.page_bytes")
+_SHOWN = 5
+
+
+def what_would_it_buy(
+    source: "Store | Trace",
+    host: "Host | str | os.PathLike[str]",
+    *,
+    fanouts: Sequence[int] = (3, 3, 3),
+    batch_size: int = 128,
+    batches: int = 8,
+    seed: int = 0,
+    seeds: int = 5,
+    input_nodes: Any = None,
+    tensor: str | None = "x",
+    row_bytes: int | None = None,
+    memory: str | int | None = None,
+    watched: Watched | None = None,
+    seconds: float = 10.0,
+    warm_seconds: float = 60.0,
+    platforms: str | Sequence[str] = "all",
+    mode: Mode = "detailed",
+    device: Config | None = None,
+    progress: Progress | None = None,
+    **model: Any,
+) -> Answer:
+    """What this host's loader does now, and what it would do with other devices.
+
+    Args:
+        source: An open store, whose loader is run with the store's memory and watched; or a trace,
+            for whose graph the loader is modelled. `fanouts`, `batch_size`, `batches`,
+            `input_nodes`, `tensor` and `row_bytes` are for a store alone.
+        host: Of `measure_host`, or a path that it measures once everything else has been checked.
+        seed: The first of the draws.
+        seeds: How many; the steps have the range over them. A trace that was recorded from a store
+            has its own seed alone.
+        input_nodes: Targets, as of `NeighborLoader`.
+        row_bytes: As of `Trace.from_sampler`; the loader, which has no such rows, is modelled then.
+        memory: Of this host, for a trace; a quarter of the machine's unless given.
+        watched: What `watch_loader` found, in place of running the loader.
+        seconds: How long the loader is watched.
+        warm_seconds: How long it may run before that, until its rate is steady.
+        platforms: Names, or "all": those of the publication and CC-pipe.
+        mode: As in `simulate`.
+        device: Constants, of `config`; those of the mode unless given.
+        progress: Called with a phase, and how much of how much of it is done.
+        model: ``hidden``, ``outputs``, ``backward`` and ``layer``, as in `simulate`.
+
+    Raises:
+        UnsupportedArgument: As `simulate`, `simulate_host` and `watch_loader`.
+
+    Example:
+        >>> answer = what_would_it_buy(store, "/data")                      # doctest: +SKIP
+        >>> answer.recommended, answer.speedups["CC-uring"]                 # doctest: +SKIP
+        ('CC-uring', 3.5)
+    """
+    asked = _Asked(
+        device=config(mode) if device is None else device,
+        names=[*PLATFORMS, "CC-pipe"] if platforms == "all" else listed(platforms),
+        how={"mode": mode, **model},
+        tell=progress or (lambda *_: None),
+    )
+    numbers = range(whole("seed", seed, 0, 2**63), seed + whole("seeds", seeds, 1, 1000))
+    if isinstance(source, Trace):
+        traces = _drawn_again(source, numbers)
+        room = room_of_trace(source, usual_memory() if memory is None else parse_bytes(memory))
+    elif memory is not None:
+        raise UnsupportedArgument("memory is for a trace; open the store with memory=")
+    else:
+        shape = {"fanouts": fanouts, "batch_size": batch_size, "batches": batches}
+        shape |= {"tensor": tensor, "row_bytes": row_bytes, "page_bytes": asked.page_bytes}
+        traces = _recorded(source, numbers, input_nodes, shape, asked.tell)
+        room = room_of_store(source, tensor)
+    simulated = asked.simulated(traces)
+    if not isinstance(host, dict):
+        asked.tell("measuring the disk", 0, 1)
+        host = measure_host(host)
+    uncached = [simulate_host(trace, host, device=asked.device, **model) for trace in traces]
+    if watched is None and (isinstance(source, Trace) or row_bytes is not None):
+        watched = modelled_loader(traces[0], host, room.memory_bytes)
+    elif watched is None:
+        asked.tell("watching the loader", 0, 1)
+        rows: dict[str, Any] = {} if tensor is not None else {"attrs": []}
+        times = {"seconds": seconds, "warm_seconds": warm_seconds}
+        targets = {"batch_size": batch_size, "input_nodes": input_nodes, "seed": seed}
+        watched = watch_loader(source, fanouts, **targets, **times, **rows)  # type: ignore[arg-type]
+    asked.tell("comparing", 0, 1)
+    rates = sorted(float(found["targets_per_s"]) for found in uncached)
+    return asked.answer(traces, simulated, (host, room, watched), rates)
+
+
+@dataclass
+class _Asked:
+    """What is asked, and how devices are run for it."""
+
+    device: Config
+    names: list[str]
+    how: dict[str, Any]
+    tell: Progress
+
+    @property
+    def page_bytes(self) -> int | None:
+        """Of the pages whose places are recorded; None where pages are random, or of no size that
+        files have."""
+        pages: int = self.device["flash"]["page_bytes"]
+        return pages if pages in PAGE_SIZES and self.how["mode"] != "paper" else None
+
+    def run(self, trace: Trace, names: Sequence[str], device: Config | None = None) -> Runs:
+        return simulate(trace, platforms=names, device=device or self.device, **self.how)
+
+    def simulated(self, traces: list[Trace]) -> tuple[list[Step], list[Runs]]:
+        self.tell("simulating", 0, 1)
+        return platform_steps(traces, self.names, self.device, self.how)
+
+    def answer(
+        self,
+        traces: list[Trace],
+        simulated: tuple[list[Step], list[Runs]],
+        this: tuple[Host, Room, Watched],
+        uncached: list[float],
+    ) -> Answer:
+        (steps, runs), (host, room, watched) = simulated, this
+        # The baseline computes on the discrete accelerator, as this host does.
+        cc = self.run(traces[0], ["CC"]).rows[0]
+        here = host_steps(watched, host, self.device, cc["compute_s"])
+        middle = uncached[len(uncached) // 2]
+        own = Step(UNCACHED, where(UNCACHED), middle, uncached[0], uncached[-1], "disk")
+        most = max(steps, key=lambda step: step.targets_per_s).name
+        seconds = max(watched.on_host(host), cc["compute_s"])
+        return Answer(
+            host=host,
+            room=room,
+            reading=watched.reading,
+            is_steady=watched.is_steady,
+            modelled_targets_per_s=watched.targets_per_batch / seconds,
+            steps=sorted([*here, own, *steps], key=_order),
+            over_cc={step.name: step.targets_per_s / cc["targets_per_s"] for step in steps},
+            sensitive=most,
+            sensitivities=self._sensitivities(traces[0], most, here[0].targets_per_s),
+            seeds=[int(trace.about["seed"]) for trace in traces],
+            runs=runs[0],
+        )
+
+    def _sensitivities(
+        self, trace: Trace, platform: str, here: float
+    ) -> list[tuple[str, float, float]]:
+        """The constants whose halving and doubling moves the speed-up most."""
+        values = constants(self.device)
+        names = [name for name, value in values.items() if _is_quantity(name, value)]
+
+        def gains(name: str) -> list[float]:
+            found = []
+            for factor in (0.5, 2.0):
+                other = json.loads(json.dumps(self.device))
+                value = values[name] * factor
+                is_whole = isinstance(values[name], int)
+                change(other, name, max(1, round(value)) if is_whole else value)
+                try:
+                    runs = self.run(trace, [platform], other)
+                except UnsupportedArgument:
+                    # A device that cannot be, such as one with half a register.
+                    return []
+                found.append(float(runs["targets_per_s"][0]) / here)
+            return found
+
+        both = zip(names, in_parallel(gains, names), strict=True)
+        found = [(name, pair[0], pair[1]) for name, pair in both if pair]
+        found.sort(key=lambda entry: -abs(math.log(entry[1] / entry[2])))
+        return found[:_SHOWN]
+
+
+def _order(step: Step) -> tuple[bool, int]:
+    """The simplest first; what is no SSD last."""
+    place = rank(step.name)
+    return place is None, place or 0
+
+
+def _is_quantity(name: str, value: Any) -> bool:
+    """Whether half of a constant and double of it mean something."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and bool(value) and not name.startswith(_NO_QUANTITY)
+
+
+def _drawn_again(trace: Trace, numbers: range) -> list[Trace]:
+    """A data set's trace and others that differ in their seed; a recorded one alone."""
+    about = trace.about
+    if about["source"] not in DATASETS or "fingerprint" in about:
+        return [trace]
+    shape = {name: about[name] for name in ("fanouts", "batch_size")}
+    shape["batches"] = trace.core.num_batches
+    first = int(about["seed"])
+    more = (first + 1 + at for at in range(len(numbers) - 1))
+    return [trace, *(Trace.of_dataset(about["source"], seed=seed, **shape) for seed in more)]
+
+
+def _recorded(
+    store: "Store", numbers: range, input_nodes: Any, shape: dict[str, Any], tell: Progress
+) -> list[Trace]:
+    """Batches of a store, some of them with each seed."""
+    ids = None if input_nodes is None else resolve_input_nodes(store, input_nodes).ids
+    traces = []
+    for seed in numbers:
+        targets = None if ids is None else np.random.default_rng(seed).permutation(ids)
+        made = Trace.from_sampler(store, targets, seed=seed, progress=tell, **shape)
+        traces.append(made)
+    return traces

@@ -1,0 +1,144 @@
+"""What one could have instead of this host, from the simplest to the most special: an ordinary SSD,
+one whose cores sample, one whose dies sample.
+
+What must not live here: the choice between them (see `answer`).
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .config import Config, change
+from .presets import PRESETS
+from .runs import Runs, simulate
+from .trace import Trace
+from .watched import Watched
+
+HERE = "this host"
+UNCACHED = "uncached reader"
+URING = "CC-uring"
+# The simplest first. Platforms that are not here are no SSD that one could buy.
+_WHERE = {
+    HERE: "as it is",
+    UNCACHED: "as it is",
+    URING: "ordinary SSD",
+    "CC": "ordinary SSD",
+    "CC-pipe": "ordinary SSD",
+    "CC-512": "ordinary SSD",
+    "SSD-mmap": "ordinary SSD",
+    "SSD-direct": "ordinary SSD",
+    "SmartSage": "cores of the SSD",
+    "SmartSAGE-coalesced": "cores of the SSD",
+    "FPGA-CSD": "processor beside the SSD",
+    "GList": "cores of the SSD",
+    "BG-1": "cores of the SSD",
+    "BG-DG": "cores of the SSD",
+    "BG-SP": "dies of the SSD",
+    "BG-DGSP": "dies of the SSD",
+    "BG-2": "dies of the SSD",
+}
+
+
+@dataclass
+class Step:
+    """One way to have batches made.
+
+    Attributes:
+        name: "this host", "uncached reader", "CC-uring", or a platform.
+        where: What samples: this host "as it is", with an "ordinary SSD", or what in an SSD.
+        targets_per_s: Median over seeds; of this host, over the stretches in which it was watched.
+        least: Of all seeds, or stretches.
+        most: The same.
+        bound_by: The server that no order of events could beat.
+        tlc_targets_per_s: With flash of three bits a cell (preset "tlc"); None where the flash is
+            that of this host.
+    """
+
+    name: str
+    where: str
+    targets_per_s: float
+    least: float
+    most: float
+    bound_by: str
+    tlc_targets_per_s: float | None = None
+
+
+def where(name: str) -> str:
+    """What samples on a platform."""
+    return _WHERE.get(name, "memory of the host" if name.startswith("host-") else "SSD")
+
+
+def rank(name: str) -> int | None:
+    """The simpler a platform, the lower; None if it is no SSD that one could buy."""
+    return list(_WHERE).index(name) if name in _WHERE else None
+
+
+def tlc_of(device: Config) -> Config:
+    """The same device with flash of three bits a cell."""
+    made: Config = json.loads(json.dumps(device))
+    for name, value in PRESETS["tlc"].items():
+        change(made, name, value)
+    return made
+
+
+def platform_steps(
+    traces: Sequence[Trace], platforms: Sequence[str], device: Config, how: dict[str, Any]
+) -> tuple[list[Step], list[Runs]]:
+    """Platforms on traces that differ in their seeds alone, and the runs of each trace."""
+    runs = [simulate(trace, platforms=platforms, device=device, **how) for trace in traces]
+    tlc = [simulate(trace, platforms=platforms, device=tlc_of(device), **how) for trace in traces]
+    speeds = np.array([found["targets_per_s"] for found in runs])
+    slow = np.array([found["targets_per_s"] for found in tlc])
+    steps = [
+        Step(
+            name=row["platform"],
+            where=where(row["platform"]),
+            targets_per_s=float(np.median(speeds[:, at])),
+            least=float(speeds[:, at].min()),
+            most=float(speeds[:, at].max()),
+            bound_by=row["bound_by"],
+            tlc_targets_per_s=float(np.median(slow[:, at])),
+        )
+        for at, row in enumerate(runs[0].rows)
+    ]
+    return steps, runs
+
+
+def host_steps(
+    watched: Watched, host: dict[str, Any], device: Config, compute_s: float
+) -> list[Step]:
+    """This host's loader, as it is and with an ordinary SSD of the simulated flash.
+
+    What the other disk changes is the ratio of two modelled times, and it is applied to the
+    measured one: where the model is wrong about this host, it is as wrong about both.
+
+    Args:
+        compute_s: Of a batch, on the discrete accelerator, while the next is prepared.
+    """
+    targets = watched.targets_per_batch
+    modelled = watched.on_host(host)
+
+    def speed(seconds: float) -> float:
+        return targets / max(seconds, compute_s)
+
+    def with_ssd(of: Config) -> tuple[float, str]:
+        found = watched.on_ssd(of)
+        seconds = watched.seconds * found["seconds"] / modelled
+        return speed(seconds), found["bound_by"] if seconds >= compute_s else "accelerator"
+
+    here = speed(watched.seconds)
+    rates = [
+        here,
+        *(min(rate, targets / compute_s) if compute_s else rate for rate in watched.rates),
+    ]
+    is_disk = modelled > watched.cpu_seconds / watched.cores
+    bound = "disk" if is_disk else "processor"
+    bound = bound if watched.seconds >= compute_s else "accelerator"
+    (fast, server), (slow, _) = with_ssd(device), with_ssd(tlc_of(device))
+    return [
+        Step(HERE, where(HERE), here, min(rates), max(rates), bound),
+        Step(URING, where(URING), fast, fast, fast, server, slow),
+    ]
