@@ -161,7 +161,10 @@ class Devices:
             allow: As for `load_plugin`.
             priorities: Priorities of its devices, in place of those that they have.
             accelerator: The simulator's configuration of it: ``rows``, ``columns``, ``lanes``,
-                ``hertz``, ``words_per_cycle``, ``scratchpad_bytes`` (6 MiB if left out), ``timed``.
+                ``hertz``, ``words_per_cycle``, ``timed``; if left out, ``scratchpad_bytes`` is
+                6 MiB, ``word_bits`` is 16, and rows found by an index are not waited for
+                (``gather_ns``, ``gathers_in_flight``) nor summed on the array
+                (``sums_on_array``).
             seconds: How long the trial of each plug-in may take.
 
         Raises:

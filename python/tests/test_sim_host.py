@@ -157,6 +157,53 @@ def test_accelerators_and_layers_change_the_time_of_computing():
     assert len(ng.sim.simulate(dataset="ppi", device=glist, mode="detailed")) == 8
 
 
+def test_the_share_of_products_is_what_the_parts_of_the_time_say():
+    how = {"dataset": "amazon", "platforms": ["BG-2"], "layer": "ngcf", "backward": False}
+
+    def of(name):
+        runs = ng.sim.simulate(device=ng.sim.preset(name), mode="detailed", **how)
+        (batch,) = runs.details[0]["batches"]
+        parts = batch["computing"]
+        assert parts["products"] + parts["rest"] == batch["shares"]["compute"]
+        assert runs["gemm_share"][0] == parts["products"] / batch["shares"]["compute"]
+        return runs["gemm_share"][0]
+
+    # What is no product is little of what cores do, and most of what a core beside arrays does.
+    assert of("octa") > 0.5 > of("lsap") > 0
+    # Mode `paper` counts products alone, and no time of the accelerator of CC at all.
+    runs = ng.sim.simulate(dataset="amazon", platforms=["BG-2", "CC"])
+    assert runs["gemm_share"].tolist() == [1.0, 0.0]
+
+
+def test_inference_takes_an_accelerator_less_time_than_training():
+    for layer in ("sage", "gcn", "gin", "ngcf"):
+        how = {"dataset": "ppi", "platforms": ["BG-2"], "mode": "detailed", "layer": layer}
+        trained, inferred = (
+            ng.sim.simulate(**how, backward=backward)["compute_s"][0] for backward in (True, False)
+        )
+        assert inferred < trained
+
+
+def test_rows_of_other_words_are_as_many_bytes(tmp_path):
+    usual = ng.sim.Trace.of_dataset("reddit", batch_size=8)
+    short = ng.sim.Trace.of_dataset("reddit", batch_size=8, word_bits=8)
+    long = ng.sim.Trace.of_dataset("reddit", batch_size=8, word_bits=32)
+    widths = [trace.about["feature_bytes"] for trace in (short, usual, long)]
+    assert widths == [602, 2 * 602, 4 * 602]
+    assert (short.about["word_bits"], long.about["word_bits"]) == (8, 32)
+    # A trace of words of 16 bits says nothing of them, as all did once.
+    assert "word_bits" not in usual.about
+    short.save(tmp_path / "t.npz")
+    assert ng.sim.Trace.load(tmp_path / "t.npz").about == short.about
+    joules = []
+    for bits in (8, 16, 32):
+        words = {"accelerator.word_bits": bits, "discrete.word_bits": bits}
+        how = {"device": ng.sim.preset("glist", **words), "mode": "detailed", "layer": "gcn"}
+        joules.append(ng.sim.simulate(dataset="reddit", word_bits=bits, platforms=["GList"], **how))
+    per_joule = [float(runs["targets_per_joule"][0]) for runs in joules]
+    assert per_joule[0] > per_joule[1] > per_joule[2]
+
+
 def test_batches_are_swept_too():
     found = ng.sim.sweep("batch_size", [32, 128], dataset="ppi", platforms=["BG-2"])
     assert found["value"].tolist() == [32, 128]

@@ -1,8 +1,7 @@
 //! Accelerators: devices with priorities, and what the simulator knows of them.
 //!
 //! What must not live here: which bundle runs now. The three presets are those of HolisticGNN's
-//! section 5; the publication says how many cores, vector units and elements they have, and
-//! 730 MHz. Where it is silent, the field below says what was assumed.
+//! section 5; what the simulator takes them for, it says itself ([`Accelerator::PUBLISHED`]).
 
 use std::sync::Arc;
 
@@ -14,9 +13,6 @@ use ng_ssdsim::{Accelerator, Model, Work};
 use crate::cores::Cores;
 use crate::error::PluginError;
 use crate::load::Plugin;
-
-/// Cycles a second of the programmable logic.
-const HERTZ: f64 = 730e6;
 
 /// Operations that a systolic array does.
 const PRODUCTS: [&str; 4] = ["GEMM", "Linear", "MatMul", "SegmentMatmul"];
@@ -46,18 +42,6 @@ impl std::fmt::Debug for Bundle {
             .field("name", name)
             .field("accelerator", accelerator)
             .finish_non_exhaustive()
-    }
-}
-
-fn accelerator(rows: u32, columns: u32, lanes: u32) -> Accelerator {
-    Accelerator {
-        rows,
-        columns,
-        lanes,
-        hertz: HERTZ,
-        words_per_cycle: 0,
-        scratchpad_bytes: Accelerator::usual_scratchpad(),
-        timed: true,
     }
 }
 
@@ -127,37 +111,35 @@ impl Bundle {
         Self { name: name.to_owned(), devices, accelerator, plugins: Vec::new() }
     }
 
-    /// All that this processor has, as one device.
+    /// All that this processor has, as one device. Simulated: what Hetero-HGNN has.
     fn cpu() -> Self {
-        Self::of("cpu", Devices::with_cpu(), accelerator(8, 8, 32))
+        Self::of("cpu", Devices::with_cpu(), Accelerator::hetero())
     }
 
     /// Octa-HGNN: eight cores and software that uses them. Here: what `cpu-scalar` does, on all
-    /// threads of the run. Simulated: a multiplication with its addition in each cycle of a core.
+    /// threads of the run.
     fn octa() -> Self {
         let mut devices = Devices::default();
         let all: Vec<String> = Op::names().filter(|name| name != "BatchPre").collect();
         let names: Vec<&str> = all.iter().map(String::as_str).collect();
         add(&mut devices, ("CPU", CPU_PRIORITY), &names, Arc::new(Cores));
-        Self::of("octa", devices, accelerator(8, 1, 8))
+        Self::of("octa", devices, Accelerator::octa())
     }
 
     /// Lsap-HGNN: large systolic arrays, which do products of matrices alone; the core of the shell
-    /// does everything else. Simulated: an array of 16 x 16, four times that of Hetero-HGNN, which
-    /// is an assumption, and a vector unit of one lane.
+    /// does everything else.
     fn lsap() -> Self {
         let mut devices = Devices::default();
         add(&mut devices, ARRAY, &PRODUCTS, Arc::new(Cpu::default()));
-        Self::of("lsap", devices, accelerator(16, 16, 1))
+        Self::of("lsap", devices, Accelerator::lsap())
     }
 
-    /// Hetero-HGNN: a vector processor and a systolic array. Simulated: 64 elements and four vector
-    /// units, of 8 lanes each by assumption.
+    /// Hetero-HGNN: a vector processor and a systolic array.
     fn hetero() -> Self {
         let mut devices = Devices::default();
         devices.add_cpu("Vector processor", VECTOR_PRIORITY, Cpu::default());
         add(&mut devices, ARRAY, &PRODUCTS, Arc::new(Cpu::default()));
-        Self::of("hetero", devices, accelerator(8, 8, 32))
+        Self::of("hetero", devices, Accelerator::hetero())
     }
 }
 

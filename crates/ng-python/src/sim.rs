@@ -4,8 +4,8 @@ use std::fmt::Display;
 use std::sync::Arc;
 
 use ng_ssdsim::{
-    Allowed, Config, DATASETS, Dataset, Job, MORE_PLATFORMS, PLATFORMS, Request, run_all,
-    run_requests,
+    Accelerator, Allowed, Config, DATASETS, Dataset, Job, MORE_PLATFORMS, PLATFORMS, Request,
+    run_all, run_requests,
 };
 use ng_store::{DirectOptions, places};
 use ng_types::Places;
@@ -174,7 +174,8 @@ pub fn sim_config(mode: &str) -> PyResult<String> {
     Ok(json!(config).to_string())
 }
 
-/// Platforms, data sets, what the two modes differ in, and what constants may be, as JSON.
+/// Platforms, data sets, published accelerators, what the two modes differ in, and what constants
+/// may be, as JSON.
 #[pyfunction]
 pub fn sim_names() -> String {
     let sets = DATASETS.map(|set| {
@@ -184,16 +185,21 @@ pub fn sim_names() -> String {
     });
     let switches: Vec<&str> = Config::SWITCHES.iter().map(|(name, _)| *name).collect();
     let constants = Config::constants().map(|constant| {
-        let range = match constant.allowed {
-            Allowed::Whole(least, most) => json!([least, most]),
-            Allowed::Time | Allowed::Rate | Allowed::Energy => json!(null),
+        let (range, among) = match constant.allowed {
+            Allowed::Whole(least, most) => (json!([least, most]), json!(null)),
+            Allowed::Among(values) => (json!(null), json!(values)),
+            Allowed::Time | Allowed::Rate | Allowed::Energy => (json!(null), json!(null)),
         };
         let allowed = constant.allowed.to_string();
-        (constant.field.to_owned(), json!({ "whole": range, "allowed": allowed }))
+        let about = json!({ "whole": range, "among": among, "allowed": allowed });
+        (constant.field.to_owned(), about)
     });
+    let accelerators =
+        Accelerator::PUBLISHED.map(|(name, make)| json!({ "name": name, "constants": make() }));
     let names = json!({
         "platforms": PLATFORMS, "more_platforms": MORE_PLATFORMS, "datasets": sets,
-        "switches": switches, "constants": constants.collect::<serde_json::Map<_, _>>(),
+        "accelerators": accelerators, "switches": switches,
+        "constants": constants.collect::<serde_json::Map<_, _>>(),
     });
     names.to_string()
 }

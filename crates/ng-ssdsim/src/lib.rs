@@ -25,7 +25,7 @@ mod simulate;
 mod summary;
 mod time;
 
-pub use accelerator::{Gemm, Layer, Model, Operand, Product, WidthError, Work};
+pub use accelerator::{Computing, Gemm, Layer, Model, Operand, Product, RowWork, WidthError, Work};
 pub use config::{
     Accelerator, Allowed, Config, ConfigError, Constant, Dram, Energy, Firmware, Flash, Host,
     Payload, Router, Switch,

@@ -86,8 +86,10 @@ impl Scratchpad {
 /// Words that cross for a product of operands that do not fit together: pieces of one of them stay
 /// for as long as the other streams past, whichever of the two takes less.
 fn streamed([a, b, c]: [u64; 3], room: u64) -> u64 {
-    let past = |kept: u64, streams: u64| kept + streams * kept.div_ceil(room.max(1));
-    past(a, b).min(past(b, a)) + c
+    let past = |kept: u64, streams: u64| {
+        kept.saturating_add(streams.saturating_mul(kept.div_ceil(room.max(1))))
+    };
+    past(a, b).min(past(b, a)).saturating_add(c)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use ng_types::Trace;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::accelerator::{Model, WidthError, Work};
+use crate::accelerator::{Computing, Model, WidthError, Work};
 use crate::config::{Config, ConfigError};
 use crate::energy::{Activity, Joules};
 use crate::engine::{Audit, COMMANDS_MAX, Engine, Machine, Outcome, Pcie, Start};
@@ -159,6 +159,8 @@ pub struct BatchRun {
     pub interval: Picos,
     /// Where the time goes.
     pub shares: Shares,
+    /// Where the accelerator's time goes.
+    pub computing: Computing,
     /// What the engine counted.
     pub outcome: Outcome,
     /// What must be zeros.
@@ -261,7 +263,8 @@ impl Simulation<'_> {
         let work = Work::of_batch(self.model, &visits);
         let inside = self.platform.computes_inside();
         let array = if inside { &self.config.accelerator } else { &self.config.discrete };
-        let compute = array.time_of(&work);
+        let computing = array.computing(&work);
+        let compute = computing.total();
         let seconds = engine.machine().one_by_one(&plan) + to_seconds(compute);
         if seconds > SECONDS_MAX {
             return Err(SimulateError::TooLong { seconds });
@@ -305,6 +308,7 @@ impl Simulation<'_> {
             dies: Curve::of_dies(stamps, &plan, engine.machine(), PIECES),
             channels: Curve::of_channels(stamps, &plan, PIECES),
             joules,
+            computing,
             shares,
             outcome,
         })

@@ -86,6 +86,10 @@ def simulate(
         title = _title(answer.runs, mode, [shape])
         _show(answer.runs, about | {"title": title, "answer": answer}, out, as_json)
         return
+    if memory is not None and store is None:
+        raise ValueError("--memory is for a store, or for --host")
+    if split is not None:
+        raise ValueError("--split is for --host")
     name, values = assigned("--sweep", sweep, many=True) if sweep else (None, [])
     shapes = _shapes(shape, name, values)
     placeless = mode == "paper" or ablation or name in ("page_bytes", "flash.page_bytes")

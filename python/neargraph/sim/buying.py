@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 Progress = Callable[[str, int, int], None]
 
 # Of the constants of a device, those that are no quantity: halving them means nothing.
-_NO_QUANTITY = ("energy.", "payload.", "discrete.", "flash.page_bytes")
+_NO_QUANTITY = ("energy.", "payload.", "discrete.", "flash.page_bytes", "accelerator.word_bits")
 _SHOWN = 5
 
 
@@ -222,7 +222,7 @@ def _drawn_again(trace: Trace, numbers: range) -> list[Trace]:
     about = trace.about
     if about["source"] not in DATASETS or "fingerprint" in about:
         return [trace]
-    shape = {name: about[name] for name in ("fanouts", "batch_size")}
+    shape = {name: about[name] for name in ("fanouts", "batch_size", "word_bits") if name in about}
     shape["batches"] = trace.core.num_batches
     first = int(about["seed"])
     more = (first + 1 + at for at in range(len(numbers) - 1))

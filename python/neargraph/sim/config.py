@@ -15,9 +15,14 @@ _NAMES = json.loads(_core.sim_names())
 PLATFORMS: list[str] = [platform["name"] for platform in _NAMES["platforms"]]
 MORE_PLATFORMS: list[str] = [platform["name"] for platform in _NAMES["more_platforms"]]
 DATASETS: dict[str, dict[str, Any]] = {found["name"]: found for found in _NAMES["datasets"]}
+# Those of HolisticGNN's prototypes by name, with all their constants.
+ACCELERATORS: dict[str, dict[str, Any]] = {
+    found["name"]: found["constants"] for found in _NAMES["accelerators"]
+}
 SWITCHES: list[str] = _NAMES["switches"]
 _CONSTANTS: dict[str, dict[str, Any]] = _NAMES["constants"]
 LAYERS = ("sage", "gcn", "gin", "ngcf")
+WORD_BITS = (8, 16, 32)
 WIDTH_MAX = 1 << 16
 
 
@@ -97,20 +102,23 @@ def _check_value(name: str, value: Any) -> None:
         return
     values = value if name.endswith("_types_ns") and isinstance(value, list | tuple) else [value]
     for one in values:
-        if not _may_be(name, one, about["whole"]):
+        if not _may_be(name, one, about):
             raise UnsupportedArgument(f"{name} is {one!r}; use {about['allowed']}")
 
 
-def _may_be(name: str, value: Any, whole: list[int] | None) -> bool:
+def _may_be(name: str, value: Any, about: dict[str, Any]) -> bool:
     """Whether a value is of the kind of a constant; the ranges of times, rates and energies are
     checked where they are used."""
     if value is None:
         return name.endswith("_per_s")
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
-    if whole is None:
+    if about["among"] is not None:
+        return isinstance(value, int) and value in about["among"]
+    if about["whole"] is None:
         return math.isfinite(value)
-    return isinstance(value, int) and whole[0] <= value <= whole[1]
+    least, most = about["whole"]
+    return isinstance(value, int) and least <= value <= most
 
 
 def whole(name: str, value: Any, least: int, most: int) -> int:
@@ -125,6 +133,21 @@ def whole(name: str, value: Any, least: int, most: int) -> int:
     is_whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
     if not is_whole or not least <= int(value) <= most:
         raise UnsupportedArgument(f"{name} is {value!r}; use a whole number from {least} to {most}")
+    return int(value)
+
+
+def word_bits_of(value: Any) -> int:
+    """The argument `word_bits`, one of `WORD_BITS`.
+
+    >>> word_bits_of(8)
+    8
+
+    Raises:
+        UnsupportedArgument: It is something else.
+    """
+    is_whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    if not is_whole or int(value) not in WORD_BITS:
+        raise UnsupportedArgument(f"word_bits is {value!r}; use 8, 16 or 32")
     return int(value)
 
 

@@ -7,18 +7,15 @@ from typing import Any
 
 from neargraph.exceptions import UnsupportedArgument
 
-from .config import Config, Mode, config
-
-# HolisticGNN, section V: one FPGA at 730 MHz with different user logic.
-_FPGA = {"accelerator.hertz": 730e6}
+from .config import ACCELERATORS, Config, Mode, config
 
 PRESETS: dict[str, dict[str, Any]] = {
-    # Eight cores do everything, one multiplication or addition a cycle each.
-    "octa": {**_FPGA, "accelerator.rows": 8, "accelerator.columns": 1, "accelerator.lanes": 8},
-    # Systolic arrays alone: whatever is no product runs on the core that feeds them.
-    "lsap": {**_FPGA, "accelerator.rows": 16, "accelerator.columns": 8, "accelerator.lanes": 1},
-    # 64 elements of a systolic array, and four vector units.
-    "hetero": {**_FPGA, "accelerator.rows": 8, "accelerator.columns": 8, "accelerator.lanes": 32},
+    # HolisticGNN, section 5: one FPGA with different user logic. "octa" is eight cores, "lsap"
+    # systolic arrays alone, "hetero" an array with vector units; the values live in the core.
+    **{
+        name: {f"accelerator.{constant}": value for constant, value in constants.items()}
+        for name, constants in ACCELERATORS.items()
+    },
     # Flash with three bits a cell, whose pages take turns.
     "tlc": {"flash.sense_types_ns": [40_000.0, 65_000.0, 65_000.0]},
     # GLIST, section V: an OpenSSD with eight channels and pages of 16 KiB.

@@ -41,9 +41,10 @@ class Runs:
 
     Columns: `platform`, `source`, `seed` of the trace, `targets_per_s`, `targets_per_joule`; means
     over batches, or groups of them, in seconds: `interval_s`, `flash_s`, `host_s`, `pcie_s`,
-    `compute_s`; `bound_by`, the server that no order of events could beat, and `headroom`, the time
-    of a batch over that bound; `reads` of flash pages a batch, and `hit_rate` of the page cache.
-    A sweep adds the column `value`.
+    `compute_s`; `gemm_share`, the part of the accelerator's time that products by weights take (0
+    where none is counted); `bound_by`, the server that no order of events could beat, and
+    `headroom`, the time of a batch over that bound; `reads` of flash pages a batch, and `hit_rate`
+    of the page cache. A sweep adds the column `value`.
     """
 
     def __init__(self, rows: list[dict[str, Any]], details: list[dict[str, Any]]) -> None:
@@ -254,6 +255,8 @@ def _row(trace: Trace, run: dict[str, Any]) -> dict[str, Any]:
     most = max(batch["targets"] for batch in batches)
     last = next(batch for batch in reversed(batches) if batch["targets"] == most)
     bound, server = last["bound"]
+    parts = [batch["computing"] for batch in batches]
+    computing = sum(part["products"] + part["rest"] for part in parts)
     return {
         "platform": run["platform"]["name"],
         "source": trace.about["source"],
@@ -262,6 +265,7 @@ def _row(trace: Trace, run: dict[str, Any]) -> dict[str, Any]:
         "targets_per_joule": run["targets_per_joule"],
         "interval_s": mean(batch["interval"] * PICOS for batch in batches),
         **{f"{part}_s": mean(b["shares"][part] * PICOS for b in batches) for part in _SHARES},
+        "gemm_share": sum(part["products"] for part in parts) / max(1, computing),
         "reads": (issued - hits) / trace.core.num_batches,
         "hit_rate": hits / issued,
         "bound_by": server,

@@ -17,7 +17,7 @@ from neargraph import _core
 from neargraph.exceptions import NameNotFound, UnsupportedArgument
 from neargraph.loader.fanouts import resolve_fanouts
 
-from .config import DATASETS, whole
+from .config import DATASETS, whole, word_bits_of
 
 if TYPE_CHECKING:
     from neargraph.store import Store
@@ -39,8 +39,8 @@ class Trace:
 
     Attributes:
         about: What shaped it: `source`, `feature_bytes`, `mean_degree`, `columns` (features of a
-            node), `num_nodes`, `num_edges`, `fanouts`, `batch_size`, `seed`, and `fingerprint`
-            where it is of a store.
+            node), `num_nodes`, `num_edges`, `fanouts`, `batch_size`, `seed`, `fingerprint` where it
+            is of a store, and `word_bits` where the words of a row have not 16.
     """
 
     def __init__(self, core: _core.Trace, about: dict[str, Any]) -> None:
@@ -56,12 +56,24 @@ class Trace:
         batch_size: int = 128,
         fanouts: Sequence[int] = (3, 3, 3),
         seed: int = 0,
+        word_bits: int = 16,
     ) -> "Trace":
         """Draws batches of one of `DATASETS`, whose graph is never made (docs/ssd-model.md).
 
+        Args:
+            name: Which.
+            batches: As many.
+            batch_size: Targets of a batch.
+            fanouts: Neighbours of a node by hop.
+            seed: Of all draws.
+            word_bits: Of a column of a row in the flash: 8, 16 or 32. What computes on rows has
+                its own constant, `accelerator.word_bits` or `discrete.word_bits`.
+
         Raises:
             NameNotFound: If there is no such set.
+            UnsupportedArgument: If there are too many visits, or no words of that size.
         """
+        bits = word_bits_of(word_bits)
         batches, batch_size, seed = _shape(batches, batch_size, seed)
         wanted = _fanouts(fanouts)
         visits = (
@@ -76,7 +88,7 @@ class Trace:
         known = DATASETS[name]
         about = {
             "source": name,
-            "feature_bytes": 2 * known["columns"],
+            "feature_bytes": known["columns"] * bits // 8,
             "columns": known["columns"],
             "mean_degree": known["edges"] / known["nodes"],
             "num_nodes": known["nodes"],
@@ -84,7 +96,9 @@ class Trace:
             "log_degree_deviation": 1.0,
         }
         shape = {"fanouts": list(fanouts), "batch_size": batch_size, "seed": seed}
-        return cls(core, about | shape)
+        # Traces of the usual words are what they were before there were others.
+        words = {} if bits == 16 else {"word_bits": bits}
+        return cls(core, about | shape | words)
 
     @classmethod
     def from_sampler(
@@ -197,7 +211,8 @@ class Trace:
         except (FileNotFoundError, UnsupportedArgument):
             raise
         except Exception as error:  # parsers of damaged bytes raise nearly anything
-            why = error if zipfile.is_zipfile(path) else "cut off, or something else"
+            said = " ".join(str(error).split())
+            why = said if zipfile.is_zipfile(path) else "cut off, or something else"
             raise UnsupportedArgument(
                 f"{path} is no whole trace ({why}); record it again with Trace.save"
             ) from error

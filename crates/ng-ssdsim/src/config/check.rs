@@ -23,6 +23,8 @@ pub struct ConfigError {
 pub enum Allowed {
     /// A whole number, from one to another.
     Whole(u64, u64),
+    /// One of some whole numbers.
+    Among(&'static [u64]),
     /// A time in nanoseconds, a second at most.
     Time,
     /// A rate, whose time for a byte fits 32 bits of picoseconds; infinity stands for no limit.
@@ -45,6 +47,7 @@ impl Allowed {
     fn holds(self, value: f64) -> bool {
         match self {
             Self::Whole(least, most) => (least as f64..=most as f64).contains(&value),
+            Self::Among(values) => values.iter().any(|&one| one as f64 == value),
             Self::Time => (0.0..=1e9).contains(&value),
             Self::Rate => value >= 1e3,
             Self::Energy => (0.0..=1e6).contains(&value),
@@ -56,10 +59,20 @@ impl fmt::Display for Allowed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Whole(least, most) => write!(f, "a whole number from {least} to {most}"),
+            Self::Among(values) => f.write_str(&listed(values)),
             Self::Time => f.write_str("0 to 1000000000 ns"),
             Self::Rate => f.write_str("1000 a second or more; no limit leaves its cost out"),
             Self::Energy => f.write_str("0 to 1000000"),
         }
+    }
+}
+
+/// Numbers as a sentence lists them.
+fn listed(values: &[u64]) -> String {
+    let all: Vec<_> = values.iter().map(u64::to_string).collect();
+    match all.split_last() {
+        Some((last, before)) if !before.is_empty() => format!("{} or {last}", before.join(", ")),
+        _ => all.concat(),
     }
 }
 
@@ -77,6 +90,7 @@ macro_rules! constants {
 const COUNT: Allowed = Allowed::Whole(1, u32::MAX as u64);
 const BYTES: Allowed = Allowed::Whole(0, 1 << 24);
 const ANY: Allowed = Allowed::Whole(0, u32::MAX as u64);
+const WORDS: Allowed = Allowed::Among(&[8, 16, 32]);
 use Allowed::{Energy, Rate, Time, Whole};
 
 const CONSTANTS: &[Constant] = constants! {
@@ -112,6 +126,9 @@ const CONSTANTS: &[Constant] = constants! {
         lanes: ANY,
         hertz: Rate,
         words_per_cycle: ANY,
+        word_bits: WORDS,
+        gather_ns: Time,
+        gathers_in_flight: ANY,
         scratchpad_bytes: Whole(1024, 1 << 40),
     },
     discrete {
@@ -120,6 +137,9 @@ const CONSTANTS: &[Constant] = constants! {
         lanes: ANY,
         hertz: Rate,
         words_per_cycle: ANY,
+        word_bits: WORDS,
+        gather_ns: Time,
+        gathers_in_flight: ANY,
         scratchpad_bytes: Whole(1024, 1 << 40),
     },
     payload { header_bytes: BYTES, child_bytes: BYTES, id_bytes: Whole(1, 64) },
@@ -192,6 +212,11 @@ mod tests {
             check(|c| c.pcie.bytes_per_s = 0.0).starts_with("pcie.bytes_per_s is 0; use 1000 a")
         );
         assert!(check(|c| c.flash.channels = 1 << 20).contains("from 1 to 4096"));
+        assert_eq!(
+            check(|c| c.discrete.word_bits = 12),
+            "discrete.word_bits is 12; use 8, 16 or 32"
+        );
+        assert!(check(|c| c.accelerator.gather_ns = -1.0).contains("gather_ns is -1; use 0 to"));
         assert!(check(|c| c.discrete.rows = 0).starts_with("discrete.rows is 0"));
         assert!(check(|c| c.energy.core_watts = -1.0).starts_with("energy.core_watts is -1"));
     }

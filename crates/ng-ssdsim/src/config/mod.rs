@@ -7,6 +7,7 @@
 //! ([`Config::SWITCHES`]).
 
 mod check;
+mod devices;
 mod modes;
 
 use serde::{Deserialize, Serialize};
@@ -177,12 +178,25 @@ pub struct Accelerator {
     pub rows: u32,
     /// Columns of the array.
     pub columns: u32,
-    /// Lanes of the vector unit; 0 leaves its time out.
+    /// Lanes of the vector unit, or cores; 0 leaves their time out.
     pub lanes: u32,
     /// Cycles a second.
     pub hertz: f64,
-    /// Words that the memory below moves in a cycle; 0 is no limit.
+    /// Words of 16 bits that the memory below moves in a cycle; 0 is no limit. Of others it moves
+    /// as many bytes.
     pub words_per_cycle: u32,
+    /// Bits of a word: 8, 16 or 32.
+    #[serde(default = "Accelerator::usual_word_bits")]
+    pub word_bits: u32,
+    /// Of a random access to the memory below, for a row that lies where an index says.
+    #[serde(default)]
+    pub gather_ns: f64,
+    /// Such accesses that are under way together; 0 leaves them out.
+    #[serde(default)]
+    pub gathers_in_flight: u32,
+    /// Whether sums of rows may be products by a matrix that selects them.
+    #[serde(default)]
+    pub sums_on_array: bool,
     /// Of the memory beside the array, which keeps operands that fit.
     #[serde(default = "Accelerator::usual_scratchpad")]
     pub scratchpad_bytes: u64,
@@ -224,9 +238,9 @@ pub struct Energy {
     pub dram_joules_per_bit: f64,
     /// Of the SSD's memory, whatever happens.
     pub dram_watts: f64,
-    /// Of an addition of two bytes each.
+    /// Of an addition of words of 16 bits.
     pub add_joules: f64,
-    /// Of a multiplication of two bytes each.
+    /// Of a multiplication of words of 16 bits.
     pub multiply_joules: f64,
     /// Of 64 bytes read from the accelerator's memory.
     pub sram_read_joules: f64,
@@ -246,6 +260,11 @@ impl Accelerator {
     /// 6 MB, that of the SSD in BeaconGNN, Table II.
     pub fn usual_scratchpad() -> u64 {
         6 << 20
+    }
+
+    /// 16, as BeaconGNN's rows have.
+    pub fn usual_word_bits() -> u32 {
+        16
     }
 }
 
