@@ -61,10 +61,10 @@ def shape(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def spread(values: list[float], form: str) -> str:
-    """Median (least-most)."""
+    """Median (least-most); the median alone where all are alike."""
     ends = (statistics.median(values), min(values), max(values))
     middle, least, most = (form.format(value) for value in ends)
-    return f"{middle} ({least}-{most})"
+    return middle if least == most else f"{middle} ({least}-{most})"
 
 
 def cells(
@@ -106,18 +106,15 @@ def by_accelerator(found: Found, title: str, value: Callable[[Row], float], form
 
 
 def words(args: argparse.Namespace) -> None:
-    """GCN on GList with GLIST's flash, rows and arithmetic of so many bits.
-
-    What computes there is the discrete accelerator, whose memory has no limit in this mode: the
-    size of words changes what is read and sent, and joules.
-    """
+    """GCN on BG-1 with GLIST's flash, rows and arithmetic of so many bits. Its accelerator is
+    inside the SSD, as GLIST's is."""
     points = list(product(SETS, WORD_BITS, SEEDS))
 
     def one(point: tuple[str, int, int]) -> Row:
         name, bits, seed = point
-        sizes: dict[str, Any] = {"accelerator.word_bits": bits, "discrete.word_bits": bits}
+        sizes: dict[str, Any] = {"accelerator.word_bits": bits}
         how = {"dataset": name, "layer": "gcn", "seed": seed, "word_bits": bits, **shape(args)}
-        return run(sim.preset("glist", **sizes), "GList", how)
+        return run(sim.preset("glist", **sizes), "BG-1", how)
 
     found = dict(zip(points, in_parallel(one, points), strict=True))
     columns: list[tuple[str, Callable[[Row], float], str]] = [
@@ -146,7 +143,7 @@ def main() -> None:
     print(
         f"Inference, mode detailed, hidden {args.hidden}, fanouts {args.fanouts}, batches of "
         f"{args.batch_size}; the accelerator is inside the SSD of {args.platform}, for words "
-        "beside the host of GList. Median (least-most) of seeds 0 to 4.\n"
+        "of BG-1. Median (least-most) of seeds 0 to 4.\n"
     )
     found = accelerators(args)
     times(found)

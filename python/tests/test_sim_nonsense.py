@@ -67,7 +67,9 @@ COMMANDS = [
     ([*PPI, "--host", ".", "--split", "train"], "no splits"),
     ([*PPI, "--host", ".", "--seeds", "0"], "seeds is 0"),
     ([*PPI, "--host", ".", "--memory", "much"], "much"),
-    ([*PPI, "--memory", "1GB"], "--memory"),
+    ([*PPI, "--host", ".", "--watch", "0"], "seconds is 0"),
+    ([*PPI, "--memory", "1GB"], "--memory is for a store"),
+    ([*PPI, "--seeds", "3"], "--seeds: for --host alone"),
     ([*PPI, "--out", __file__], "no report can be written"),
 ]
 

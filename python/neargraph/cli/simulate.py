@@ -54,8 +54,12 @@ def simulate(
         typer.Option(help="A folder or store: measure its disk, say what a device would gain."),
     ] = None,
     split: Split = None,
-    seeds: Annotated[int, typer.Option(help="Seeds of the comparison with --host.")] = 5,
-    watch: Annotated[float, typer.Option(help="Seconds to watch the loader for --host.")] = 10.0,
+    seeds: Annotated[
+        int | None, typer.Option(help="Seeds of the comparison with --host. Default: 5.")
+    ] = None,
+    watch: Annotated[
+        float | None, typer.Option(help="Seconds to watch the loader for --host. Default: 10.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Folder for report.html and runs.json.")] = None,
     memory: Annotated[
         str | None, typer.Option(help="Memory of the store, or of the host, like 256MB.")
@@ -81,15 +85,18 @@ def simulate(
     if host is not None:
         if sweep is not None or reuse is not None:
             raise ValueError("--host compares one graph, without --sweep and --reuse")
-        more = {"input_nodes": split, "seeds": seeds, "seconds": watch, **rows, **how, **about}
+        given = {"seeds": seeds, "seconds": watch, "input_nodes": split}
+        more = {name: value for name, value in given.items() if value is not None}
+        more |= {**rows, **how, **about}
         answer = _asked((store, dataset, memory), host, shape, more, as_json)
         title = _title(answer.runs, mode, [shape])
         _show(answer.runs, about | {"title": title, "answer": answer}, out, as_json)
         return
     if memory is not None and store is None:
         raise ValueError("--memory is for a store, or for --host")
-    if split is not None:
-        raise ValueError("--split is for --host")
+    for_host = {"--split": split, "--seeds": seeds, "--watch": watch}
+    if alone := [option for option, value in for_host.items() if value is not None]:
+        raise ValueError(f"{' and '.join(alone)}: for --host alone")
     name, values = assigned("--sweep", sweep, many=True) if sweep else (None, [])
     shapes = _shapes(shape, name, values)
     placeless = mode == "paper" or ablation or name in ("page_bytes", "flash.page_bytes")
@@ -126,7 +133,7 @@ def _asked(
         if store is not None:
             with ng.open(store, memory=memory) as opened:
                 return sim.what_would_it_buy(opened, host, **shape, **more, progress=progress)
-        if more["input_nodes"] is not None:
+        if "input_nodes" in more:
             raise ValueError("--split is for a store; data sets have no splits")
         traces = drawn(dataset, shape)
         if len(traces) > 1:

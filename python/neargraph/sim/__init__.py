@@ -18,6 +18,7 @@ from neargraph.sim.host import measure_host, replay_on_host, simulate_host
 from neargraph.sim.inflation import DirectSize, direct_size
 from neargraph.sim.presets import PRESETS, preset
 from neargraph.sim.report import write_report
+from neargraph.sim.requests import Requests, request_stream
 from neargraph.sim.room import Room
 from neargraph.sim.runs import Runs, paper_ratios, simulate, sweep
 from neargraph.sim.trace import Trace
@@ -31,6 +32,7 @@ __all__ = [
     "SWITCHES",
     "Answer",
     "DirectSize",
+    "Requests",
     "Room",
     "Runs",
     "Step",
@@ -43,6 +45,7 @@ __all__ = [
     "paper_ratios",
     "preset",
     "replay_on_host",
+    "request_stream",
     "simulate",
     "simulate_host",
     "sweep",
