@@ -15,17 +15,36 @@ from .train import parse_fanouts
 Tensor = Annotated[
     str | None, typer.Option(help="Whose rows are the features, or none. Default: x.")
 ]
+Dataset = Annotated[
+    str | None, typer.Option(help="Of reddit, amazon, movielens, ogbn, ppi, or all.")
+]
 Split = Annotated[
     str | None, typer.Option(help="Targets for --host: train, val or test. Default: all nodes.")
+]
+Seeds = Annotated[int | None, typer.Option(help="Seeds of the comparison with --host. Default: 5.")]
+Watch = Annotated[
+    float | None, typer.Option(help="Seconds to watch the loader for --host. Default: 10.")
+]
+Host = Annotated[
+    Path | None,
+    typer.Option(help="A folder or store: measure its disk, say what a device would gain."),
+]
+Memory = Annotated[
+    str | None, typer.Option(help="Memory of the store, or of the host, like 256MB.")
+]
+Reuse = Annotated[
+    str | None, typer.Option(help="Like merged=true,grouped=8,cache_pages=4096 (GLIST).")
+]
+Preset = Annotated[str | None, typer.Option(help="Constants of octa, lsap, hetero, tlc or glist.")]
+Changes = Annotated[
+    list[str] | None, typer.Option("--set", help="A constant, like flash.sense_ns=20000.")
 ]
 RowBytes = Annotated[int | None, typer.Option(help="Bytes of a row, in place of a tensor's.")]
 
 
 def simulate(
     store: Annotated[Path | None, typer.Argument(help="The store, NAME.ng.")] = None,
-    dataset: Annotated[
-        str | None, typer.Option(help="Of reddit, amazon, movielens, ogbn, ppi, or all.")
-    ] = None,
+    dataset: Dataset = None,
     platforms: Annotated[str, typer.Option(help="Names with commas, or all.")] = "all",
     mode: Annotated[str, typer.Option(help="paper or detailed.")] = "detailed",
     fanouts: Annotated[str, typer.Option(help="Neighbours by hop.")] = "3,3,3",
@@ -35,35 +54,20 @@ def simulate(
     sweep: Annotated[
         str | None, typer.Option(help="One constant, like flash.channels=4,8,16.")
     ] = None,
-    change: Annotated[
-        list[str] | None, typer.Option("--set", help="A constant, like flash.sense_ns=20000.")
-    ] = None,
-    preset: Annotated[
-        str | None, typer.Option(help="Constants of octa, lsap, hetero, tlc or glist.")
-    ] = None,
+    change: Changes = None,
+    preset: Preset = None,
     layer: Annotated[str, typer.Option(help="sage, gcn, gin or ngcf.")] = "sage",
-    reuse: Annotated[
-        str | None, typer.Option(help="Like merged=true,grouped=8,cache_pages=4096 (GLIST).")
-    ] = None,
+    reuse: Reuse = None,
     ablation: Annotated[
         bool, typer.Option("--ablation", help="Leave out one cost at a time.")
     ] = False,
     inference: Annotated[bool, typer.Option("--inference", help="Compute no gradients.")] = False,
-    host: Annotated[
-        Path | None,
-        typer.Option(help="A folder or store: measure its disk, say what a device would gain."),
-    ] = None,
+    host: Host = None,
     split: Split = None,
-    seeds: Annotated[
-        int | None, typer.Option(help="Seeds of the comparison with --host. Default: 5.")
-    ] = None,
-    watch: Annotated[
-        float | None, typer.Option(help="Seconds to watch the loader for --host. Default: 10.")
-    ] = None,
+    seeds: Seeds = None,
+    watch: Watch = None,
     out: Annotated[Path | None, typer.Option(help="Folder for report.html and runs.json.")] = None,
-    memory: Annotated[
-        str | None, typer.Option(help="Memory of the store, or of the host, like 256MB.")
-    ] = None,
+    memory: Memory = None,
     tensor: Tensor = None,
     row_bytes: RowBytes = None,
     seed: Annotated[int, typer.Option(help="Seed of everything.")] = 0,
@@ -79,28 +83,21 @@ def simulate(
     shape = {"batches": batches, "batch_size": batch, "seed": seed, "fanouts": hops}
     rows = _rows(dataset, tensor, row_bytes)
     device = _device(mode, preset, change or [])
-    how: dict[str, Any] = dict(platforms=platforms, hidden=hidden, layer=layer, **_reuse(reuse))
-    how |= {"backward": not inference}
+    how: dict[str, Any] = {"platforms": platforms, "hidden": hidden, "layer": layer}
+    how |= {"backward": not inference, **_reuse(reuse)}
     about: dict[str, Any] = {"mode": mode, "device": device}
     if host is not None:
-        if sweep is not None or reuse is not None:
-            raise ValueError("--host compares one graph, without --sweep and --reuse")
+        _refuse_with_host({"--sweep": sweep, "--reuse": reuse})
         given = {"seeds": seeds, "seconds": watch, "input_nodes": split}
         more = {name: value for name, value in given.items() if value is not None}
-        more |= {**rows, **how, **about}
-        answer = _asked((store, dataset, memory), host, shape, more, as_json)
-        title = _title(answer.runs, mode, [shape])
-        _show(answer.runs, about | {"title": title, "answer": answer}, out, as_json)
-        return
-    if memory is not None and store is None:
-        raise ValueError("--memory is for a store, or for --host")
-    for_host = {"--split": split, "--seeds": seeds, "--watch": watch}
-    if alone := [option for option, value in for_host.items() if value is not None]:
-        raise ValueError(f"{' and '.join(alone)}: for --host alone")
+        answer = _asked((store, dataset, memory), host, shape, more | rows | how | about, as_json)
+        about |= {"title": _title(answer.runs, mode, [shape]), "answer": answer}
+        return _show(answer.runs, about, out, as_json)
+    of_host = None if store is not None else memory
+    _refuse_alone({"--split": split, "--seeds": seeds, "--watch": watch, "--memory": of_host})
     name, values = assigned("--sweep", sweep, many=True) if sweep else (None, [])
     shapes = _shapes(shape, name, values)
-    placeless = mode == "paper" or ablation or name in ("page_bytes", "flash.page_bytes")
-    pages = None if placeless else device["flash"]["page_bytes"]
+    pages = None if ablation else _page_bytes(mode, name, device)
 
     def traced(of: dict[str, Any]) -> list[Any]:
         if store is None:
@@ -109,12 +106,11 @@ def simulate(
 
     traces = {value: traced(of) for value, of in shapes.items()}
     if ablation:
-        first = next(iter(traces.values()))
-        show_ablation([sim.ablation(trace, **how) for trace in first], as_json)
-        return
+        (several,) = traces.values()
+        return show_ablation([sim.ablation(trace, **how) for trace in several], as_json)
     found = run_all(traces, (name, values), how | about)
-    title = _title(found, mode, shapes.values())
-    _show(found, about | {"title": title, "answer": None, "swept": name}, out, as_json)
+    about |= {"title": _title(found, mode, shapes.values()), "answer": None, "swept": name}
+    _show(found, about, out, as_json)
 
 
 def _asked(
@@ -133,8 +129,8 @@ def _asked(
         if store is not None:
             with ng.open(store, memory=memory) as opened:
                 return sim.what_would_it_buy(opened, host, **shape, **more, progress=progress)
-        if "input_nodes" in more:
-            raise ValueError("--split is for a store; data sets have no splits")
+        if more.keys() & {"input_nodes", "seconds"}:
+            raise ValueError("--split and --watch are for a store; data sets have no loader")
         traces = drawn(dataset, shape)
         if len(traces) > 1:
             raise ValueError("--host compares one graph; name one data set")
@@ -186,6 +182,24 @@ def _rows(dataset: str | None, tensor: str | None, row_bytes: int | None) -> dic
         raise ValueError("--row-bytes stands in place of --tensor; give one of them")
     chosen = {} if tensor is None else {"tensor": None if tensor == "none" else tensor}
     return {**chosen, "row_bytes": row_bytes}
+
+
+def _page_bytes(mode: str, swept: str | None, device: dict[str, Any]) -> int | None:
+    """Of the pages whose places are recorded; None where pages are random or of several sizes."""
+    is_random = mode == "paper" or swept in ("page_bytes", "flash.page_bytes")
+    return None if is_random else device["flash"]["page_bytes"]
+
+
+def _refuse_with_host(others: dict[str, Any]) -> None:
+    """Refuses options that --host does not take."""
+    if given := [option for option, value in others.items() if value is not None]:
+        raise ValueError(f"--host compares one graph, without {' and '.join(given)}")
+
+
+def _refuse_alone(for_host: dict[str, Any]) -> None:
+    """Refuses options that mean nothing without --host."""
+    if alone := [option for option, value in for_host.items() if value is not None]:
+        raise ValueError(f"{' and '.join(alone)}: for --host alone")
 
 
 def _check_ablation(mode: str, has_more: bool) -> None:

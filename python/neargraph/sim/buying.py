@@ -34,7 +34,15 @@ if TYPE_CHECKING:
 Progress = Callable[[str, int, int], None]
 
 # Of the constants of a device, those that are no quantity: halving them means nothing.
-_NO_QUANTITY = ("energy.", "payload.", "discrete.", "flash.page_bytes", "accelerator.word_bits")
+_NO_QUANTITY = (
+    "energy.",
+    "payload.",
+    "discrete.",
+    "flash.page_bytes",
+    "accelerator.word_bits",
+)
+# What describes batches of a store, unless told otherwise.
+_DEFAULTS = ((3, 3, 3), 128, 8, None, "x", None)
 _SHOWN = 5
 
 
@@ -60,7 +68,7 @@ def what_would_it_buy(
     progress: Progress | None = None,
     **model: Any,
 ) -> Answer:
-    """What this host's loader does now, and what it would do with other devices.
+    """What this host's loader does now, and what other devices would do.
 
     Args:
         source: An open store, whose loader is run with the store's memory and watched; or a trace,
@@ -97,32 +105,17 @@ def what_would_it_buy(
         tell=progress or (lambda *_: None),
     )
     numbers = range(whole("seed", seed, 0, 2**63), seed + whole("seeds", seeds, 1, 1000))
-    if isinstance(source, Trace):
-        traces = _drawn_again(source, numbers)
-        room = room_of_trace(source, usual_memory() if memory is None else parse_bytes(memory))
-    elif memory is not None:
-        raise UnsupportedArgument("memory is for a trace; open the store with memory=")
-    else:
-        shape = {"fanouts": fanouts, "batch_size": batch_size, "batches": batches}
-        shape |= {"tensor": tensor, "row_bytes": row_bytes, "page_bytes": asked.page_bytes}
-        traces = _recorded(source, numbers, input_nodes, shape, asked.tell)
-        room = room_of_store(source, tensor)
+    batches_of = {"fanouts": tuple(fanouts), "batch_size": batch_size, "batches": batches}
+    rows = {"tensor": tensor, "row_bytes": row_bytes}
+    traces, room = asked.traces(source, numbers, (batches_of, input_nodes, rows), memory)
     simulated = asked.simulated(traces)
-    if not isinstance(host, dict):
-        asked.tell("measuring the disk", 0, 1)
-        host = measure_host(host)
-    uncached = [simulate_host(trace, host, device=asked.device, **model) for trace in traces]
-    if watched is None and (isinstance(source, Trace) or row_bytes is not None):
-        watched = modelled_loader(traces[0], host, room.memory_bytes)
+    host, uncached = asked.measured(host, traces, model)
+    if watched is None and not isinstance(source, Trace) and row_bytes is None:
+        times = (seconds, warm_seconds)
+        watched = asked.watched(source, (fanouts, batch_size, input_nodes), seed, times, tensor)
     elif watched is None:
-        asked.tell("watching the loader", 0, 1)
-        rows: dict[str, Any] = {} if tensor is not None else {"attrs": []}
-        times = {"seconds": seconds, "warm_seconds": warm_seconds}
-        targets = {"batch_size": batch_size, "input_nodes": input_nodes, "seed": seed}
-        watched = watch_loader(source, fanouts, **targets, **times, **rows)  # type: ignore[arg-type]
-    asked.tell("comparing", 0, 1)
-    rates = sorted(float(found["targets_per_s"]) for found in uncached)
-    return asked.answer(traces, simulated, (host, room, watched), rates)
+        watched = modelled_loader(traces[0], host, room.memory_bytes)
+    return asked.answer(traces, simulated, (host, room, watched), uncached)
 
 
 @dataclass
@@ -141,6 +134,63 @@ class _Asked:
         pages: int = self.device["flash"]["page_bytes"]
         return pages if pages in PAGE_SIZES and self.how["mode"] != "paper" else None
 
+    def traces(
+        self,
+        source: "Store | Trace",
+        numbers: range,
+        of_store: tuple[dict[str, Any], Any, dict[str, Any]],
+        memory: str | int | None,
+    ) -> tuple[list[Trace], Room]:
+        """Traces that differ in their seeds, and what their graph takes of memory."""
+        batches, input_nodes, rows = of_store
+        if isinstance(source, Trace):
+            given = (*batches.values(), input_nodes, *rows.values())
+            if given != _DEFAULTS:
+                raise UnsupportedArgument(
+                    "fanouts, batch_size, batches, input_nodes, tensor and row_bytes are for a "
+                    "store; a trace has its own"
+                )
+            budget = usual_memory() if memory is None else parse_bytes(memory)
+            return _drawn_again(source, numbers), room_of_trace(source, budget)
+        if memory is not None:
+            raise UnsupportedArgument("memory is for a trace; open the store with memory=")
+        shape = {**batches, **rows, "page_bytes": self.page_bytes}
+        traces = _recorded(source, numbers, input_nodes, shape, self.tell)
+        return traces, room_of_store(source, rows["tensor"])
+
+    def measured(
+        self, host: "Host | str | os.PathLike[str]", traces: list[Trace], model: dict[str, Any]
+    ) -> tuple[Host, list[float]]:
+        """The host, measured if it is a path, and targets a second of its uncached reader by
+        trace, the least first."""
+        if not isinstance(host, dict):
+            self.tell("measuring the disk", 0, 1)
+            host = measure_host(host)
+        found = [simulate_host(trace, host, device=self.device, **model) for trace in traces]
+        return host, sorted(float(one["targets_per_s"]) for one in found)
+
+    def watched(
+        self,
+        store: "Store",
+        batches: tuple[Sequence[int], int, Any],
+        seed: int,
+        times: tuple[float, float],
+        tensor: str | None,
+    ) -> Watched:
+        """The loader of a store, run and watched."""
+        self.tell("watching the loader", 0, 1)
+        fanouts, batch_size, input_nodes = batches
+        return watch_loader(
+            store,
+            fanouts,
+            batch_size=batch_size,
+            input_nodes=input_nodes,
+            seed=seed,
+            seconds=times[0],
+            warm_seconds=times[1],
+            **({} if tensor is not None else {"attrs": []}),
+        )
+
     def run(self, trace: Trace, names: Sequence[str], device: Config | None = None) -> Runs:
         return simulate(trace, platforms=names, device=device or self.device, **self.how)
 
@@ -156,6 +206,7 @@ class _Asked:
         uncached: list[float],
     ) -> Answer:
         (steps, runs), (host, room, watched) = simulated, this
+        self.tell("comparing", 0, 1)
         # The baseline computes on the discrete accelerator, as this host does.
         cc = self.run(traces[0], ["CC"]).rows[0]
         here = host_steps(watched, host, self.device, cc["compute_s"])
@@ -222,7 +273,8 @@ def _drawn_again(trace: Trace, numbers: range) -> list[Trace]:
     about = trace.about
     if about["source"] not in DATASETS or "fingerprint" in about:
         return [trace]
-    shape = {name: about[name] for name in ("fanouts", "batch_size", "word_bits") if name in about}
+    kept = ("fanouts", "batch_size", "word_bits")
+    shape: dict[str, Any] = {name: about[name] for name in kept if name in about}
     shape["batches"] = trace.core.num_batches
     first = int(about["seed"])
     more = (first + 1 + at for at in range(len(numbers) - 1))
