@@ -394,7 +394,7 @@ def test_the_command_simulates_a_store_and_a_data_set(homo_path, capsys):
         (["--dataset", "ppi", "--platforms", "BG-2", "--reuse", "grouped=2"], "hop by hop"),
         (
             ["--dataset", "ppi", "--host", ".", "--reuse", "grouped=2"],
-            "without --sweep",
+            "without --reuse",
         ),
         (["--dataset", "ppi", "--reuse", "merge=true"], "no merge"),
         (["--dataset", "ppi", "--reuse", "grouped=many"], "is no number"),
