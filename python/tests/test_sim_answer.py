@@ -101,24 +101,28 @@ def test_the_simplest_within_five_percent_is_recommended():
 
     def answered(*steps, memory=1000):
         room = Room(memory, 100, 10_000)
-        return ng.sim.Answer({}, room, "scan", True, 100.0, list(steps), {}, "BG-2", [], [0], None)
+        return ng.sim.Answer(
+            {}, room, "scan", True, 100.0, list(steps), {}, "BG-2", [], 3.0, [0], None
+        )
 
     here, uring = step("this host", 100.0), step("CC-uring", 180.0)
     found = answered(here, uring, step("BG-1", 955.0, 300.0), step("BG-2", 1000.0, 400.0))
     assert (found.best, found.recommended, found.recommended_tlc) == ("BG-2", "BG-1", "BG-2")
-    assert "the simplest within 5 % of the best, BG-2" in found.words()
-    assert "With TLC flash, buy BG-2 instead: 4 times this host." in found.words()
+    assert "9.55 times as fast as this host, or 3 times with TLC flash" in found.words()
+    assert "the simplest that makes 95 % of what the best, BG-2, does" in found.words()
+    assert "Then BG-2 is the simplest that makes 95 % of the best: 4 times." in found.words()
     found = answered(here, uring, step("BG-1", 900.0), step("BG-2", 1000.0))
     assert found.recommended == "BG-2"
-    assert "nothing simpler comes within 5 % of it" in found.words()
+    assert "Of the simpler ones the fastest, BG-1, reaches 90 %." in found.words()
+    assert "The choice stays the same." in found.words()
     found = answered(here, step("CC-uring", 104.0))
     assert found.recommended == "this host"
-    assert "Nothing: this host is within 5 %" in found.words()
+    assert "Buy nothing: this host makes 95 %" in found.words()
     # DRAM of a host is no SSD that one could buy.
     assert answered(here, uring, step("host-DRAM", 5000.0)).best == "CC-uring"
     fits = answered(here, uring, step("BG-2", 1000.0), memory=100_000)
     assert (fits.recommended, fits.best) == ("this host", "BG-2")
-    assert "The graph fits in memory" in fits.words()
+    assert "it fits. Buy nothing: no device reads" in fits.words()
     assert "TLC" not in " ".join(fits.dependence())
 
 
@@ -130,7 +134,7 @@ def test_what_fits_is_said_with_what_it_would_take():
     assert "stored as int8" in room.words()
     assert Room(1000, 425, 800, int8_bytes=400, sparse_bytes=425).fits_as == "sparse"
     assert Room(1000, 425, 800, int8_bytes=500).fits_as is None
-    assert "does not fit" in Room(1000, 425, 800, int8_bytes=500).words()
+    assert "price that first" in Room(1000, 425, 800, int8_bytes=500).words()
 
 
 def test_rows_are_looked_at_for_zeros(tmp_path):
@@ -206,20 +210,22 @@ def test_a_fitting_data_set_needs_no_device(trace):
 
 
 def test_the_gain_is_most_sensitive_to_what_moves_it_most(trace, answer):
-    weights = [abs(np.log(half / double)) for _, half, double in answer.sensitivities]
+    found = answer.sensitivities
+    weights = [abs(np.log(one.with_half / one.with_double)) for one in found]
     assert len(weights) == 5
     assert weights == sorted(weights, reverse=True)
     assert weights[0] > 0
     assert answer.sensitive == "BG-2"
     device = ng.sim.config("detailed")
-    for name, half, _ in answer.sensitivities:
-        group, _, last = name.partition(".")
+    for one in found:
+        group, _, last = one.name.partition(".")
         value = device[group][last]
+        assert one.value == value
         value = max(1, round(value / 2)) if isinstance(value, int) else value / 2
-        other = ng.sim.config("detailed", **{name: value})
+        other = ng.sim.config("detailed", **{one.name: value})
         run = ng.sim.simulate(trace, platforms=["BG-2"], mode="detailed", device=other)
         speed = run["targets_per_s"][0] / answer.here.targets_per_s
-        assert speed == pytest.approx(half)
+        assert speed == pytest.approx(one.with_half)
 
 
 def test_the_loader_of_a_store_is_run_and_watched(homo):

@@ -91,7 +91,7 @@ def simulate(
         given = {"seeds": seeds, "seconds": watch, "input_nodes": split}
         more = {name: value for name, value in given.items() if value is not None}
         answer = _asked((store, dataset, memory), host, shape, more | rows | how | about, as_json)
-        about |= {"title": _title(answer.runs, mode, [shape]), "answer": answer}
+        about |= {"title": _question(answer.runs, mode, shape), "answer": answer}
         return _show(answer.runs, about, out, as_json)
     of_host = None if store is not None else memory
     _refuse_alone({"--split": split, "--seeds": seeds, "--watch": watch, "--memory": of_host})
@@ -156,6 +156,15 @@ def _show(found: Any, about: dict[str, Any], out: Path | None, as_json: bool) ->
     typer.echo("bound by: the busiest server, and how many times its work a batch takes")
     if page is not None:
         typer.echo(f"report: {page}")
+
+
+def _question(runs: Any, mode: str, shape: dict[str, Any]) -> str:
+    graph = runs.rows[0]["source"]
+    hops = ", then ".join(map(str, shape["fanouts"]))
+    return (
+        f"What would a computational SSD buy for {graph}? Batches of {shape['batch_size']:,} "
+        f"targets, {hops} neighbours; mode {mode}"
+    )
 
 
 def _title(runs: Any, mode: str, shapes: Iterable[dict[str, Any]]) -> str:

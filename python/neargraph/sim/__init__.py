@@ -10,7 +10,7 @@ Example:
 """
 
 from neargraph.sim.ablation import ablation
-from neargraph.sim.answer import Answer
+from neargraph.sim.answer import Answer, Sensitivity
 from neargraph.sim.buying import what_would_it_buy
 from neargraph.sim.chain import Step
 from neargraph.sim.config import DATASETS, MORE_PLATFORMS, PLATFORMS, SWITCHES, config
@@ -35,6 +35,7 @@ __all__ = [
     "Requests",
     "Room",
     "Runs",
+    "Sensitivity",
     "Step",
     "Trace",
     "Watched",

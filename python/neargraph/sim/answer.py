@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from .chain import HERE, URING, Step, rank
+from .glossary import constant_in_words, in_words
 from .host import Host
 from .room import Room
 from .runs import Runs
@@ -14,9 +15,26 @@ from .runs import Runs
 # Less than that, and the simpler device is the one to have.
 NEARLY = 0.95
 _INSIDE = {
-    "cores of the SSD": "An SSD whose cores sample",
-    "dies of the SSD": "An SSD whose dies sample",
+    "cores of the SSD": "An SSD whose controller cores sample",
+    "dies of the SSD": "An SSD whose flash dies sample",
 }
+
+
+@dataclass
+class Sensitivity:
+    """What a gain over this host becomes with another value of one constant.
+
+    Attributes:
+        name: Of the constant.
+        value: That it has.
+        with_half: Times this host with half of the value.
+        with_double: Times this host with double of it.
+    """
+
+    name: str
+    value: float
+    with_half: float
+    with_double: float
 
 
 @dataclass
@@ -33,8 +51,8 @@ class Answer:
             the simulated flash), and every platform; the simplest first.
         over_cc: Targets a second of each platform over those of the publication's baseline, CC.
         sensitive: The platform that `sensitivities` is about: the fastest.
-        sensitivities: (constant, speed-up over this host with half of it, with double of it); the
-            gain is most sensitive to the first.
+        sensitivities: The constants that move its gain most; it is most sensitive to the first.
+        sense_us: Microseconds in which the simulated flash senses a page, on average.
         seeds: Of the draws; `steps` has their medians, least and most.
         runs: Every platform's run with the first seed.
     """
@@ -47,7 +65,8 @@ class Answer:
     steps: list[Step]
     over_cc: dict[str, float]
     sensitive: str
-    sensitivities: list[tuple[str, float, float]]
+    sensitivities: list[Sensitivity]
+    sense_us: float
     seeds: list[int]
     runs: Runs
 
@@ -109,6 +128,7 @@ class Answer:
         room = {"needed_bytes": self.room.needed_bytes, "fits": self.room.fits}
         return own | {
             "steps": [asdict(step) for step in self.steps],
+            "sensitivities": [asdict(one) for one in self.sensitivities],
             "room": {**asdict(self.room), **room, "fits_as": self.room.fits_as},
             "speedups": self.speedups,
             "best": self.best,
@@ -119,34 +139,39 @@ class Answer:
 
     def to_buy(self) -> list[str]:
         """What follows for a buyer."""
-        return [self.room.words(), *([] if self.room.fits else [self._choice()])]
+        said = [self.room.words()]
+        if self.room.fits:
+            return [*said, "Buy nothing: no device reads what is in memory anyway."]
+        return [*said, *self._choice()]
 
     def gains(self) -> list[str]:
         """This host, and how many times as many targets a second each stage makes."""
         said = [self._of_here()]
         before = self.here
         for step in self.stages()[1:]:
-            gain = step.targets_per_s / self.here.targets_per_s
-            text = f"{_in_words(step)}: {gain:.3g} times this host"
+            text = f"{_in_words(step)}: {self._gain(step):.3g} times this host"
             if before is not self.here:
-                text += f", {step.targets_per_s / before.targets_per_s:.3g} times the step before"
-            said.append(f"{text}; bound by {step.bound_by}.")
+                text += f", {step.targets_per_s / before.targets_per_s:.3g} times {before.name}"
+            said.append(f"{text}; bound by {in_words(step.bound_by)}.")
             before = step
         return said
 
     def dependence(self) -> list[str]:
         """Flash and constants that the answer depends on."""
         said = []
-        tlc = self.step(self.recommended_tlc)
         if not self.room.fits:
-            same = "still" if tlc.name == self.recommended else "instead"
-            gain = _with_tlc(tlc) / self.here.targets_per_s
-            said.append(f"With TLC flash, buy {tlc.name} {same}: {gain:.3g} times this host.")
-        if self.sensitivities:
-            name, half, double = self.sensitivities[0]
+            fast, slow = self.step(self.best), self.step(self.recommended_tlc)
             said.append(
-                f"The gain of {self.sensitive} is most sensitive to {name}: {half:.3g} times this "
-                f"host with half of it, {double:.3g} times with double."
+                f"The flash: {fast.name} is {self._gain(fast):.3g} times as fast as this host with "
+                f"senses of {self.sense_us:.3g} us, and {self._gain_tlc(fast):.3g} times with TLC "
+                f"flash. {self._choice_tlc(slow)}"
+            )
+        if self.sensitivities:
+            one = self.sensitivities[0]
+            said.append(
+                f"The gain of {self.sensitive} is most sensitive to {constant_in_words(one.name)}: "
+                f"with half of it {one.with_half:.3g} times this host, with double "
+                f"{one.with_double:.3g}."
             )
         if self.reading == "modelled":
             said.append(
@@ -154,34 +179,53 @@ class Answer:
             )
         elif not self.is_steady:
             said.append(
-                "This host's rate was not steady when it was measured: watch it for longer."
+                "This host's rate was still changing when it was measured; give it longer to "
+                "warm up before you rely on it."
             )
         return said
+
+    def _gain(self, step: Step) -> float:
+        return step.targets_per_s / self.here.targets_per_s
+
+    def _gain_tlc(self, step: Step) -> float:
+        return _with_tlc(step) / self.here.targets_per_s
 
     def _for_sale(self) -> list[Step]:
         return [step for step in self.steps if rank(step.name) is not None]
 
     def _of_here(self) -> str:
-        rate = f"This host: {self.here.targets_per_s:,.0f} targets/s"
+        rate = f"Compared with this host: {self.here.targets_per_s:,.0f} targets/s"
+        bound = f"bound by {in_words(self.here.bound_by)}"
         if self.reading == "modelled":
-            return f"{rate} (modelled); bound by {self.here.bound_by}."
-        model = f"{self.modelled_targets_per_s:,.0f} by the model"
-        return f"{rate} (measured; {model}); bound by {self.here.bound_by}."
+            return f"{rate} (modelled), {bound}."
+        return f"{rate} (measured; the model says {self.modelled_targets_per_s:,.0f}), {bound}."
 
-    def _choice(self) -> str:
+    def _choice(self) -> list[str]:
         chosen, best = self.step(self.recommended), self.step(self.best)
         if chosen.name == HERE:
-            return "Nothing: this host is within 5 % of the best of these devices."
-        gain = chosen.targets_per_s / self.here.targets_per_s
-        text = f"{_in_words(chosen)} would make {gain:.3g} times what this host makes"
-        if chosen.name == best.name:
-            return f"{text}; nothing simpler comes within 5 % of it."
-        return f"{text}; it is the simplest within 5 % of the best, {best.name}."
+            return ["Buy nothing: this host makes 95 % of what the best of these devices would."]
+        text = f"Among the simulated devices: {_in_words(chosen, False)}"
+        gains = f"{self._gain(chosen):.3g} times as fast as this host"
+        text += f", {gains}, or {self._gain_tlc(chosen):.3g} times with TLC flash."
+        if chosen.name != best.name:
+            return [
+                f"{text} It is the simplest that makes 95 % of what the best, {best.name}, does."
+            ]
+        simpler = [s for s in self._for_sale() if (rank(s.name) or 0) < (rank(best.name) or 0)]
+        next_best = max(simpler, key=lambda step: step.targets_per_s)
+        share = 100 * next_best.targets_per_s / best.targets_per_s
+        return [f"{text} Of the simpler ones the fastest, {next_best.name}, reaches {share:.0f} %."]
+
+    def _choice_tlc(self, slow: Step) -> str:
+        if slow.name == self.recommended:
+            return "The choice stays the same."
+        gain = self._gain_tlc(slow)
+        return f"Then {slow.name} is the simplest that makes 95 % of the best: {gain:.3g} times."
 
 
-def _in_words(step: Step) -> str:
+def _in_words(step: Step, is_first: bool = True) -> str:
     what = _INSIDE.get(step.where, f"An {step.where} of the simulated flash")
-    return f"{what} ({step.name})"
+    return f"{what if is_first else what[0].lower() + what[1:]} ({step.name})"
 
 
 def _with_tlc(step: Step) -> float:

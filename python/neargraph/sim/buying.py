@@ -18,7 +18,7 @@ from neargraph.exceptions import UnsupportedArgument
 from neargraph.loader.seeds import resolve_input_nodes
 from neargraph.units import parse_bytes
 
-from .answer import Answer
+from .answer import Answer, Sensitivity
 from .chain import UNCACHED, Step, host_steps, platform_steps, rank, where
 from .config import DATASETS, PLATFORMS, Config, Mode, change, config, constants, whole
 from .host import Host, measure_host, simulate_host
@@ -223,14 +223,13 @@ class _Asked:
             steps=sorted([*here, own, *steps], key=_order),
             over_cc={step.name: step.targets_per_s / cc["targets_per_s"] for step in steps},
             sensitive=most,
+            sense_us=_sense_us(self.device),
             sensitivities=self._sensitivities(traces[0], most, here[0].targets_per_s),
             seeds=[int(trace.about["seed"]) for trace in traces],
             runs=runs[0],
         )
 
-    def _sensitivities(
-        self, trace: Trace, platform: str, here: float
-    ) -> list[tuple[str, float, float]]:
+    def _sensitivities(self, trace: Trace, platform: str, here: float) -> list[Sensitivity]:
         """The constants whose halving and doubling moves the speed-up most."""
         values = constants(self.device)
         names = [name for name, value in values.items() if _is_quantity(name, value)]
@@ -251,9 +250,14 @@ class _Asked:
             return found
 
         both = zip(names, in_parallel(gains, names), strict=True)
-        found = [(name, pair[0], pair[1]) for name, pair in both if pair]
-        found.sort(key=lambda entry: -abs(math.log(entry[1] / entry[2])))
+        found = [Sensitivity(name, values[name], *pair) for name, pair in both if pair]
+        found.sort(key=lambda one: -abs(math.log(one.with_half / one.with_double)))
         return found[:_SHOWN]
+
+
+def _sense_us(device: Config) -> float:
+    flash = device["flash"]
+    return float(np.mean(flash["sense_types_ns"] or [flash["sense_ns"]])) / 1e3
 
 
 def _order(step: Step) -> tuple[bool, int]:

@@ -46,3 +46,72 @@ TERMS = {
     "int8": "One byte a feature, with a scale for each column.",
 }
 MEANINGS = PLATFORMS | TERMS
+
+_SERVERS = {
+    "disk": "its disk",
+    "processor": "the host's processor",
+    "host": "the host's processor",
+    "host cores": "the host's processor",
+    "DRAM": "the SSD's memory",
+    "cores": "the SSD's cores",
+    "dies": "the flash dies",
+    "channels": "the flash channels",
+    "memory": "the host's memory",
+    "accelerator": "the accelerator",
+}
+_CONSTANTS = {
+    "flash.channels": "flash channels",
+    "flash.dies_per_channel": "dies of a channel",
+    "flash.planes": "planes of a die",
+    "flash.channel_bytes_per_s": "bandwidth of a channel",
+    "flash.sense_ns": "time of a sense",
+    "flash.registers": "page registers of a die",
+    "flash.read_command_ns": "time of a read command",
+    "flash.sampler_ns": "time of a die's sampler",
+    "dram.bytes_per_s": "bandwidth of the SSD's memory",
+    "pcie.bytes_per_s": "bandwidth of PCIe",
+    "firmware.cores": "the SSD's cores",
+    "firmware.issue_ns": "firmware time of a command",
+    "firmware.complete_ns": "firmware time of a result",
+    "host.stack_ns": "latency of the host's I/O stack",
+    "host.io_ns": "processor time of an I/O",
+    "host.cores": "the host's cores",
+    "accelerator.rows": "rows of the accelerator's array",
+    "accelerator.columns": "columns of the accelerator's array",
+    "accelerator.hertz": "clock of the accelerator",
+    "router.port_bytes_per_s": "bandwidth of a router's port",
+    "router.latency_ns": "latency of the router",
+}
+_READING = {
+    "batch by batch": "each batch by itself",
+    "scan": "many batches ahead, in passes over the file (scan)",
+    "window": "many batches ahead, each row once while batches in a window need it (window)",
+    "distribute": "many batches ahead, sorted through temporary files (distribute)",
+}
+
+
+def in_words(server: str) -> str:
+    """What bounds a batch, as a reader knows it.
+
+    >>> in_words("DRAM"), in_words("PCIe")
+    ("the SSD's memory", 'PCIe')
+    """
+    return _SERVERS.get(server, server)
+
+
+def constant_in_words(name: str) -> str:
+    """A constant as a reader knows it, with its name.
+
+    >>> constant_in_words("flash.channels"), constant_in_words("energy.volts")
+    ('flash channels (flash.channels)', 'energy.volts')
+    """
+    return f"{_CONSTANTS[name]} ({name})" if name in _CONSTANTS else name
+
+
+def reading_in_words(reading: str) -> str:
+    """How a loader reads rows.
+
+    >>> reading_in_words("batch by batch")
+    'each batch by itself'
+    """
+    return _READING.get(reading, reading)

@@ -13,7 +13,9 @@ from . import plots
 from .answer import Answer
 from .chain import HERE, Step
 from .config import SWITCHES, Config, constants
+from .glossary import constant_in_words, in_words, reading_in_words
 from .page import bar, card, exact, explained, glossary, picture, table, whole_page, words_of
+from .plots import tick
 from .provenance import provenance
 from .runs import PICOS, Runs, speeds_and_times
 
@@ -177,49 +179,65 @@ def _chain(answer: Answer) -> str:
     stages = answer.stages()
     here = answer.here.targets_per_s
     top = max(step.most for step in stages)
+    known = "this host" if answer.reading != "modelled" else "this host's disk"
     return (
-        '<div class="wide"><table class="chain"><tr><th class="text">what samples</th>'
-        '<th>targets/s</th><th>times this host</th><th class="text"></th>'
-        f"<th>{explained('with TLC')}</th>"
-        f'<th class="text more">{explained("bound by")}</th></tr>'
+        '<div class="wide"><table class="chain"><tr><th class="text">sampling happens in</th>'
+        f"<th>{explained('target')}s/s</th><th>times this host</th>"
+        f'<th class="text more">{explained("bound by")}</th><th class="text"></th>'
+        f"<th>{explained('times with TLC')}</th></tr>"
         f"{''.join(_stage(step, here, top) for step in stages)}</table></div>"
-        '<p class="soft">Thin bars: the same with TLC flash. In brackets the least and the most '
-        f"over {len(answer.seeds)} seeds; of this host, over the stretches in which it was "
-        "watched.</p>"
+        f'<p class="soft">Thick bars: flash with senses of {answer.sense_us:.3g} us; thin bars: '
+        f"TLC flash. In brackets the lowest and the highest of {len(answer.seeds)} simulated "
+        "seeds, and for this host of the intervals in which it was measured. "
+        f"Only {known} is measured; devices are simulated, and are designs from publications, not "
+        "products. Targets/s include sampling, reading and computing the model on an "
+        "accelerator.</p>"
     )
 
 
 def _stage(step: Step, here: float, top: float) -> str:
     tlc = step.tlc_targets_per_s
     bars = bar(step.targets_per_s / top) + ("" if tlc is None else bar(tlc / top, "bar tlc"))
-    where = f" ({step.where})" if step.name != HERE else ""
+    where = step.name if step.name == HERE else f"{step.where} ({step.name})"
     span = f" ({step.least:,.0f}-{step.most:,.0f})" if step.least < step.most else ""
     return (
-        f'<tr><td class="text">{explained(step.name)}{escape(where)}</td>'
+        f'<tr><td class="text">{explained(where)}</td>'
         f'<td>{step.targets_per_s:,.0f}<span class="more soft">{span}</span></td>'
         f"<td>{step.targets_per_s / here:.3g}</td>"
+        f'<td class="text more">{escape(in_words(step.bound_by))}</td>'
         f'<td class="bars">{bars}</td>'
-        f"<td>{'' if tlc is None else f'{tlc / here:.3g}'}</td>"
-        f'<td class="text more">{escape(step.bound_by)}</td></tr>'
+        f"<td>{'' if tlc is None else f'{tlc / here:.3g}'}</td></tr>"
     )
 
 
 def _about_host(answer: Answer) -> str:
     host = answer.host
+    size = f"{host['read_bytes'] / 1024:g} KiB"
     said = [
         f"Disk under {host.get('path', 'a path that is not known')}: "
-        f"{host['reads_per_s'][-1]:,.0f} random reads/s at queue depth {host['depths'][-1]}, "
-        f"{host['bytes_per_s'] / 1e9:.2f} GB/s; {host['cpu_ns_per_read'] / 1e3:.2f} us of a core "
-        f"for each read, {host['cores']} cores.",
-        f"Rows are read: {answer.reading}.",
+        f"{host['reads_per_s'][-1]:,.0f} random reads/s of {size} at queue depth "
+        f"{host['depths'][-1]}, {host['bytes_per_s'] / 1e9:.2f} GB/s in long reads.",
+        f"Each read takes {host['cpu_ns_per_read'] / 1e3:.2f} us of a core; the host has "
+        f"{host['cores']} cores.",
+        f"The loader reads rows: {reading_in_words(answer.reading)}.",
     ]
     return "".join(f"<p>{explained(sentence)}</p>" for sentence in said)
 
 
 def _sensitivities(answer: Answer) -> str:
-    rows = [[name, f"{half:.3g}", f"{double:.3g}"] for name, half, double in answer.sensitivities]
-    lead = explained(f"{answer.sensitive} over this host, in times, is most sensitive to")
-    return f"<p>{lead}:</p>{table(['constant', 'with half', 'with double'], rows)}"
+    rows = [
+        [
+            constant_in_words(one.name),
+            tick(one.value),
+            f"{one.with_half:.3g}",
+            f"{one.with_double:.3g}",
+        ]
+        for one in answer.sensitivities
+    ]
+    now = answer.speedups[answer.sensitive]
+    lead = f"{answer.sensitive} makes {now:.3g} times what this host makes. It is most sensitive to"
+    head = ["constant", "value", "times with half", "with double"]
+    return f"<p>{explained(lead)}:</p>{table(head, rows)}"
 
 
 def _rows(runs: Runs, swept: str | None) -> list[list[str]]:

@@ -64,18 +64,19 @@ class Room:
         return None
 
     def words(self) -> str:
-        """What follows for a buyer, in a sentence."""
+        """What follows for a buyer."""
         have, need = format_bytes(self.memory_bytes), format_bytes(self.needed_bytes)
+        lead = f"The graph needs {need} of memory; this host gives it {have}"
         if self.fits:
-            return f"The graph fits in memory ({need} of {have}): buy nothing."
+            return f"{lead}: it fits."
         if self.fits_as is not None:
             found = self.sparse_bytes if self.fits_as == "sparse" else self.int8_bytes
             less = format_bytes(self._needed(found or 0))
             return (
-                f"The graph needs {need} of memory and has {have}; with its features stored as "
-                f"{self.fits_as} it would need {less} and fit. Try that before you buy anything."
+                f"{lead}. With its features stored as {self.fits_as} it needs {less} and fits: try "
+                "that before you buy anything."
             )
-        return f"The graph does not fit in memory: it needs {need} and has {have}."
+        return f"{lead}. With {need}, nothing would be read from any device: price that first."
 
     def _needed(self, rows: int) -> int:
         return math.ceil((self.topology_bytes + rows) / RESIDENT_SHARE)
