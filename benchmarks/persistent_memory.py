@@ -14,7 +14,7 @@ is measured is an upper bound of what persistent memory gives. Not modelled in w
 - bandwidth, which is lower, above all for writes; and flushes, as everything here only reads.
 
 Columns called "modelled" are computed: 200 ns more for each unit of 256 bytes that is touched, one
-after the other. Real reads overlap, so they err on the slow side.
+after the other. Real reads overlap, so these columns err on the slow side.
 
 For each width a planted graph is imported. Its batches are what the sampler visits, 1,024 targets
 with fanouts [15, 10] by default, and their rows are gathered from one raw matrix and from the store
@@ -54,7 +54,7 @@ import torch
 import neargraph as ng
 
 from .graphs import DEGREE, Graph, write_store
-from .machine import BLOCK_READ, about, evict
+from .machine import about, evict
 from .places import BENCH
 from .planted import planted
 from .planted import rows as planted_rows
@@ -71,88 +71,55 @@ THESIS_FILE_BYTES = 7_717_000
 PLACE_SHARE = 2.6
 MEMORY_SHARE = 5.5
 MEMORY_ALONE = 800_000_000
-NOTE = """**tmpfs stands in for persistent memory.** Its files can be addressed by the byte and mapped,
-but lie in DRAM: each figure of tmpfs is an upper bound. What is measured has neither the latency of
-persistent memory (about 3 times that of DRAM), nor its units of 256 bytes, nor its bandwidth.
-"Modelled" is computed, not measured: 200 ns more for each unit of 256 bytes that is touched, one
-after the other."""
+NOTE = """**tmpfs stands in for persistent memory.** Its files can be addressed by the byte and
+mapped, but lie in DRAM: each figure of tmpfs is an upper bound. What is measured has neither the
+latency of persistent memory (about 3 times that of DRAM), nor its units of 256 bytes, nor its
+bandwidth. "Modelled" is computed, not measured: 200 ns more for each unit of 256 bytes that is
+touched, one after the other, so it errs on the slow side.
+
+"Copied" is what the processor copies for a batch, "from disk" what the kernel reads for it, "held"
+the private memory that a way keeps beside batches. Peak RSS is its growth during a batch; it counts
+mapped pages, which on tmpfs are the file itself."""
 
 
 # Where files may lie
 
 
-def mounts() -> list[tuple[Path, str]]:
-    """(mount point, file system) in the order of mounting."""
-    found = []
-    for line in Path("/proc/self/mountinfo").read_text().splitlines():
-        left, _, right = line.partition(" - ")
-        point = re.sub(r"\\(\d{3})", lambda code: chr(int(code[1], 8)), left.split()[4])
-        found.append((Path(point), right.split()[0]))
-    return found
-
-
 def file_system(path: Path) -> str:
     """The kind of file system that holds a path."""
-    whole = path.resolve()
-    held = [(len(point.parts), at) for at, (point, _) in enumerate(mounts()) if under(whole, point)]
-    return mounts()[max(held)[1]][1]
+    whole, found = path.resolve(), (-1, "")
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        left, _, right = line.partition(" - ")
+        point = Path(re.sub(r"\\(\d{3})", lambda code: chr(int(code[1], 8)), left.split()[4]))
+        # A later mount at the same point hides an earlier one.
+        if whole.is_relative_to(point) and len(point.parts) >= found[0]:
+            found = (len(point.parts), right.split()[0])
+    return found[1]
 
 
-def under(path: Path, folder: Path) -> bool:
-    return path == folder or folder in path.parents
-
-
-def free_bytes(folder: Path) -> int:
-    found = os.statvfs(folder)
-    return found.f_bavail * found.f_frsize
-
-
-def find_tmpfs(asked: Path | None, need: int) -> Path:
-    """A folder on tmpfs with `need` bytes free: the one that was asked for, or any.
-
-    Raises:
-        SystemExit: There is none; says what to do.
-    """
-    if asked is not None:
-        if not asked.is_dir() or file_system(asked) != "tmpfs":
-            raise SystemExit(f"--tmpfs {asked} is not a folder on tmpfs; name one, or leave it out")
-        places = [asked]
-    else:
-        points = [point for point, kind in mounts() if kind == "tmpfs"]
-        places = [p for p in dict.fromkeys([Path("/dev/shm"), *points]) if p in points]
-        places = [p for p in places if os.access(p, os.W_OK)]
-    wanted = f"{need / 1e9:.1f} GB"
-    if not places:
+def check_places(tmpfs: Path, disk: Path, matrix_bytes: int) -> None:
+    """Raises `SystemExit`, which says what to do, if a place is wrong or has too little room."""
+    if not tmpfs.is_dir() or file_system(tmpfs) != "tmpfs":
         raise SystemExit(
-            "no tmpfs to stand in for persistent memory; mount one "
-            f"(mount -t tmpfs -o size={need} tmpfs /mnt/pm) and give --tmpfs /mnt/pm"
+            f"{tmpfs} is not a folder on tmpfs, which stands in for persistent memory; mount one "
+            "(mount -t tmpfs -o size=2G tmpfs /mnt/pm) and give --tmpfs /mnt/pm"
         )
-    roomiest = max(places, key=free_bytes)
-    first = next((place for place in places if free_bytes(place) >= need), None)
-    if first is None:
-        raise SystemExit(
-            f"{roomiest} has {free_bytes(roomiest) / 1e9:.1f} GB free and {wanted} are needed; "
-            "make --matrix smaller, or give a larger tmpfs with --tmpfs"
-        )
-    return first
-
-
-def check_room(disk: Path, matrix_bytes: int) -> None:
-    """Refuses a disk that is none or has no room, and a machine with too little memory."""
     if file_system(disk) in ("tmpfs", "ramfs"):
-        raise SystemExit(f"{disk} is on tmpfs; give a folder on a disk with --disk")
+        raise SystemExit(f"{disk} is not on a disk; give a folder that is, with --disk")
     need = int(PLACE_SHARE * matrix_bytes)
-    if free_bytes(disk) < need:
-        raise SystemExit(
-            f"{disk} has {free_bytes(disk) / 1e9:.1f} GB free and {need / 1e9:.1f} GB are needed; "
-            "make --matrix smaller, or give another folder with --disk"
-        )
-    available = re.search(r"MemAvailable:\s+(\d+)", Path("/proc/meminfo").read_text())
+    for place, option in ((tmpfs, "--tmpfs"), (disk, "--disk")):
+        free = os.statvfs(place).f_bavail * os.statvfs(place).f_frsize
+        if free < need:
+            raise SystemExit(
+                f"{place} has {free / 1e6:,.0f} MB free and {need / 1e6:,.0f} MB are needed; make "
+                f"--matrix smaller, or give another folder with {option}"
+            )
     memory = int(MEMORY_SHARE * matrix_bytes) + MEMORY_ALONE
-    if available is not None and int(available[1]) * 1024 < memory:
+    found = re.search(r"MemAvailable:\s+(\d+)", Path("/proc/meminfo").read_text())
+    if found is not None and int(found[1]) * 1024 < memory:
         raise SystemExit(
-            f"{int(available[1]) * 1024 / 1e9:.1f} GB of memory are available and "
-            f"{memory / 1e9:.1f} GB are needed, tmpfs included; make --matrix smaller"
+            f"{int(found[1]) * 1024 / 1e6:,.0f} MB of memory are available and "
+            f"{memory / 1e6:,.0f} MB are needed, tmpfs included; make --matrix smaller"
         )
 
 
@@ -275,19 +242,15 @@ class Files:
 
     @property
     def matrix(self) -> Path:
-        return self.folder / f"rows_{self.columns}.f32"
+        return self.folder / "rows.f32"
 
     @property
     def store(self) -> Path:
-        return self.folder / f"graph_{self.columns}.ng"
+        return self.folder / "graph.ng"
 
     @property
     def row_bytes(self) -> int:
         return 4 * self.columns
-
-    def remove(self) -> None:
-        self.matrix.unlink()
-        shutil.rmtree(self.store)
 
 
 @dataclass(frozen=True)
@@ -369,15 +332,18 @@ def copied(files: Files) -> Iterator[Source]:
     yield taken(np.fromfile(files.matrix, np.float32).reshape(files.nodes, files.columns))
 
 
-def view_of(files: Files) -> Array:
+def view_of(files: Files, advice: int = mmap.MADV_NORMAL) -> Array:
     """The matrix mapped, as a plain array."""
-    return np.asarray(np.memmap(files.matrix, np.float32, "r", 0, (files.nodes, files.columns)))
+    view = np.memmap(files.matrix, np.float32, "r", 0, (files.nodes, files.columns))
+    assert isinstance(view.base, mmap.mmap)
+    view.base.madvise(advice)
+    return np.asarray(view)
 
 
 @contextmanager
-def mapped(files: Files) -> Iterator[Source]:
+def mapped(files: Files, advice: int = mmap.MADV_NORMAL) -> Iterator[Source]:
     """Zero-copy: rows are taken from the mapping."""
-    yield taken(view_of(files))
+    yield taken(view_of(files, advice))
 
 
 @contextmanager
@@ -401,11 +367,17 @@ def tensor_of(files: Files) -> torch.Tensor:
     return flat.view(files.nodes, files.columns)
 
 
+def selected(tensor: torch.Tensor, ids: Array) -> torch.Tensor:
+    """Rows in fresh memory of NumPy, which asks for huge pages; torch's own does not by default."""
+    rows = torch.from_numpy(np.empty((len(ids), tensor.shape[1]), np.float32))
+    return torch.index_select(tensor, 0, torch.from_numpy(ids), out=rows)
+
+
 @contextmanager
 def from_file(files: Files) -> Iterator[Source]:
     """Zero-copy: rows are selected from a tensor over the mapping."""
     tensor = tensor_of(files)
-    yield Source(lambda ids: torch.index_select(tensor, 0, torch.from_numpy(ids)).numpy())
+    yield Source(lambda ids: selected(tensor, ids).numpy())
 
 
 @contextmanager
@@ -437,9 +409,11 @@ class Way:
 
 def cold_ways(disk: Files) -> list[Way]:
     place = "disk, cold"
+    at_random = partial(mapped, disk, mmap.MADV_RANDOM)
     return [
         Way("read() of each row", disk, place, partial(row_reads, disk), is_opened_anew=True),
         Way("np.memmap, np.take", disk, place, partial(mapped, disk), is_opened_anew=True),
+        Way("np.memmap, MADV_RANDOM", disk, place, at_random, is_opened_anew=True),
         Way("neargraph, 64 MB", disk, place, partial(stored, disk, 64_000_000)),
     ]
 
@@ -518,8 +492,6 @@ def in_turns(ways: list[Way], batches: list[Array], expected: Array) -> list[dic
         for ids in batches[1:]:
             for at, way in enumerate(ways):
                 runs[at].append(one_run(way, sources[at], ids, None))
-        sources.clear()
-        kept = None
     return [
         of_way(way, own, batches[1:], held_bytes)
         for way, own, held_bytes in zip(ways, runs, held, strict=True)
@@ -554,24 +526,18 @@ def of_way(way: Way, runs: list[Run], batches: list[Array], held_bytes: int) -> 
 def gather_figures(
     tmpfs: Files, disk: Files, batches: list[Batch], cold_rows: int
 ) -> list[dict[str, Any]]:
-    """Every way; ratios to rows in DRAM, of the same round, beside those that took turns with it."""
+    """Every way; beside those that take turns, their ratio to rows in DRAM of the same round."""
     ids = [batch.ids for batch in batches]
     with row_reads(tmpfs) as source:
         expected = source.gather(ids[0])
     found = in_turns(cold_ways(disk), [one[:cold_rows] for one in ids], expected[:cold_rows])
-    read_through(disk.matrix)
+    # Brings the file into the page cache.
+    np.fromfile(disk.matrix, np.uint8)
     warm = in_turns(warm_ways(tmpfs, disk, max(map(len, ids)) * disk.row_bytes), ids, expected)
     base = next(one for one in warm if one["way"] == DRAM)["rows_per_s"]
     for one in warm:
         one["over_dram"] = [a / b for a, b in zip(one["rows_per_s"], base, strict=True)]
     return warm + found
-
-
-def read_through(path: Path) -> None:
-    """Brings a file into the page cache."""
-    with path.open("rb", buffering=0) as file:
-        while file.read(BLOCK_READ):
-            pass
 
 
 # The mean of neighbours, with and without a batch
@@ -581,53 +547,46 @@ def means_figures(files: Files, batches: list[Batch]) -> list[dict[str, Any]]:
     """Means of sampled neighbours' rows: of a gathered batch, and straight out of the mapping."""
     view = tensor_of(files)
 
+    def mean(rows: torch.Tensor, which: Array, batch: Batch) -> torch.Tensor:
+        ids, offsets = torch.from_numpy(which), torch.from_numpy(batch.offsets)
+        return torch.nn.functional.embedding_bag(ids, rows, offsets, mode="mean")
+
     def of_batch(batch: Batch) -> torch.Tensor:
-        rows = torch.index_select(view, 0, torch.from_numpy(batch.ids))
-        return mean(torch.from_numpy(batch.neighbours), rows, batch)
+        return mean(selected(view, batch.ids), batch.neighbours, batch)
 
     def in_place(batch: Batch) -> torch.Tensor:
-        return mean(torch.from_numpy(batch.ids[batch.neighbours]), view, batch)
+        return mean(view, batch.ids[batch.neighbours], batch)
 
-    def mean(which: torch.Tensor, rows: torch.Tensor, batch: Batch) -> torch.Tensor:
-        offsets = torch.from_numpy(batch.offsets)
-        return torch.nn.functional.embedding_bag(which, rows, offsets, mode="mean")
-
-    ways = {"gather, then mean": of_batch, "mean in place": in_place}
-    first = [way(batches[0]) for way in ways.values()]
-    if not torch.allclose(*first, rtol=1e-5, atol=1e-5):
+    if not torch.allclose(of_batch(batches[0]), in_place(batches[0]), rtol=1e-5, atol=1e-5):
         raise SystemExit("means in place differ from those of a batch")
-    del first
-    runs: dict[str, list[Run]] = {name: [] for name in ways}
-    for batch in batches[1:]:
-        for name, way in ways.items():
-            runs[name].append(measured(partial(way, batch))[1])
-    rows = {
-        "gather, then mean": [batch.ids for batch in batches[1:]],
-        "mean in place": [batch.ids[batch.neighbours] for batch in batches[1:]],
-    }
-    base = [run.seconds for run in runs["gather, then mean"]]
-    return [
-        {
-            "way": name,
-            "seconds": [run.seconds for run in own],
-            "over_gather": [b / run.seconds for run, b in zip(own, base, strict=True)],
-            "rows_read": [len(ids) for ids in rows[name]],
-            "copied_bytes": [len(i) * files.row_bytes * (name != "mean in place") for i in rows[name]],
-            "peak_bytes": [run.peak_bytes for run in own],
-            "modelled_seconds": [
-                run.seconds + UNIT_SECONDS * units(ids, files.row_bytes)
-                for run, ids in zip(own, rows[name], strict=True)
-            ],
-        }
-        for name, own in runs.items()
+    counted = batches[1:]
+    pairs = [
+        (measured(partial(of_batch, b))[1], measured(partial(in_place, b))[1]) for b in counted
     ]
+    read = [(batch.ids, batch.ids[batch.neighbours]) for batch in counted]
+    found = []
+    for at, (name, copies) in enumerate((("gather, then mean", 1), ("mean in place", 0))):
+        added = [UNIT_SECONDS * units(ids[at], files.row_bytes) for ids in read]
+        seconds = [pair[at].seconds for pair in pairs]
+        found.append(
+            {
+                "way": name,
+                "seconds": seconds,
+                "over_gather": [pair[0].seconds / pair[at].seconds for pair in pairs],
+                "rows_read": [len(ids[at]) for ids in read],
+                "copied_bytes": [copies * len(ids[at]) * files.row_bytes for ids in read],
+                "peak_bytes": [pair[at].peak_bytes for pair in pairs],
+                "modelled_seconds": [a + b for a, b in zip(seconds, added, strict=True)],
+            }
+        )
+    return found
 
 
 # Whole files
 
 
-def whole_ctypes(path: Path, size: int) -> torch.Tensor:
-    """As the thesis's mapped loader does: ctypes copies the bytes, decode() copies them to text."""
+def whole_ctypes(path: Path, size: int) -> str:
+    """As the thesis's mapped loader: ctypes copies the bytes, and decode() copies them to text."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.mmap.restype = ctypes.c_void_p
     libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
@@ -639,8 +598,7 @@ def whole_ctypes(path: Path, size: int) -> torch.Tensor:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), str(path))
     text = ctypes.string_at(address, size).decode()
     libc.munmap(address, size)
-    # Keeps the text, which is what that loader gives; its characters are not numbers yet.
-    return torch.frombuffer(memoryview(bytearray(text, "ascii")), dtype=torch.uint8)
+    return text
 
 
 def read_whole(handle: int, memory: memoryview, size: int) -> None:
@@ -666,7 +624,8 @@ def whole_read(path: Path, size: int) -> torch.Tensor:
 def whole_direct(path: Path, size: int) -> torch.Tensor:
     """Copying: direct I/O into aligned memory, without the page cache."""
     handle = os.open(path, os.O_RDONLY | os.O_DIRECT)
-    memory = mmap.mmap(-1, -(-size // mmap.PAGESIZE) * mmap.PAGESIZE)
+    whole = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
+    memory = mmap.mmap(-1, whole, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     try:
         read_whole(handle, memoryview(memory), size)
     finally:
@@ -682,3 +641,238 @@ def whole_memmap(path: Path, size: int) -> torch.Tensor:
 def whole_from_file(path: Path, size: int) -> torch.Tensor:
     """Zero-copy: mapped by torch."""
     return torch.from_file(str(path), shared=False, size=size, dtype=torch.uint8)
+
+
+def whole_store(path: Path, size: int) -> torch.Tensor:
+    """The store's own reader over all rows."""
+    with ng.open(path, memory=64_000_000 + size * 5 // 4) as store:
+        rows = store.snapshot().features(None, np.arange(store.num_nodes))
+        return torch.from_numpy(rows).view(torch.uint8).view(-1)
+
+
+@dataclass(frozen=True)
+class Load:
+    """A way to a whole file, and how many copies the processor makes of its bytes."""
+
+    name: str
+    make: Callable[[Path, int], Any]
+    path: Path
+    copies: int
+    is_on_disk: bool = False
+
+
+def loads_of(tmpfs: Path, disk: Path, is_text: bool, store: Path | None) -> list[Load]:
+    """The ways to one file that lies in both places."""
+    found = []
+    for path, is_on_disk in ((tmpfs, False), (disk, True)):
+        ways = [
+            ("ctypes: bytes, then text", whole_ctypes, 2),
+            ("read() into a tensor", whole_read, 1),
+            # A disk writes into memory by itself; tmpfs has to copy.
+            ("O_DIRECT into a tensor", whole_direct, 0 if is_on_disk else 1),
+            ("np.memmap view", whole_memmap, 0),
+            ("torch.from_file view", whole_from_file, 0),
+        ]
+        found += [Load(*way[:2], path, way[2], is_on_disk) for way in ways[0 if is_text else 1 :]]
+    if store is not None:
+        # Blocks are copied out of the mapping, then rows out of blocks.
+        found.append(Load("neargraph, all rows", whole_store, store, 2))
+    return found
+
+
+def handed_over(load: Load, size: int) -> Run | None:
+    """One hand-over, then a pass over all bytes; None if the file system refuses the way."""
+    if load.is_on_disk:
+        evict([load.path])
+    try:
+        made, run = measured(lambda: load.make(load.path, size))
+    except OSError as error:
+        if error.errno != errno.EINVAL or load.make is not whole_direct:
+            raise
+        return None
+    if isinstance(made, torch.Tensor):
+        _, passed = measured(lambda: made.view(torch.int64).sum())
+        run.all_seconds = run.seconds + passed.seconds
+        run.peak_bytes = max(run.peak_bytes, run.private_bytes + passed.peak_bytes)
+        run.disk_bytes += passed.disk_bytes
+    return run
+
+
+def hand_over_figures(loads: list[Load], size: int, runs: int) -> list[dict[str, Any]]:
+    """All ways in turn; the first round is not counted."""
+    found: list[list[Run]] = [[] for _ in loads]
+    for at in range(runs + 1):
+        for own, load in zip(found, loads, strict=True):
+            run = handed_over(load, size)
+            if at > 0 and run is not None:
+                own.append(run)
+    return [
+        {
+            "way": load.name if own else f"{load.name}: refused by the file system",
+            "place": "disk, cold" if load.is_on_disk else "tmpfs",
+            "seconds": [run.seconds for run in own],
+            "all_seconds": [run.all_seconds for run in own if run.all_seconds],
+            "bytes_per_s": [size / run.all_seconds for run in own if run.all_seconds],
+            "copied_bytes": [load.copies * size],
+            "disk_bytes": [run.disk_bytes for run in own],
+            "private_bytes": [run.private_bytes for run in own],
+            "peak_bytes": [run.peak_bytes for run in own],
+        }
+        for load, own in zip(loads, found, strict=True)
+    ]
+
+
+# The report
+
+
+Column = tuple[str, str, float, str]
+GATHER_COLUMNS: list[Column] = [
+    ("1,000 rows/s", "rows_per_s", 1e-3, ",.0f"),
+    ("GB/s", "bytes_per_s", 1e-9, ".2f"),
+    ("/ DRAM", "over_dram", 1.0, ".2f"),
+    ("copied MB", "copied_bytes", 1e-6, ",.1f"),
+    ("from disk MB", "disk_bytes", 1e-6, ",.1f"),
+    ("held MB", "held_bytes", 1e-6, ",.0f"),
+    ("peak RSS +MB", "peak_bytes", 1e-6, ",.0f"),
+    ("modelled 1,000 rows/s", "modelled_rows_per_s", 1e-3, ",.0f"),
+]
+MEANS_COLUMNS: list[Column] = [
+    ("ms", "seconds", 1e3, ",.1f"),
+    ("times as fast", "over_gather", 1.0, ".2f"),
+    ("rows read", "rows_read", 1.0, ",.0f"),
+    ("copied MB", "copied_bytes", 1e-6, ",.1f"),
+    ("peak RSS +MB", "peak_bytes", 1e-6, ",.0f"),
+    ("modelled ms", "modelled_seconds", 1e3, ",.1f"),
+]
+HAND_OVER_COLUMNS: list[Column] = [
+    ("ms until it is there", "seconds", 1e3, ",.3f"),
+    ("and read once", "all_seconds", 1e3, ",.1f"),
+    ("GB/s", "bytes_per_s", 1e-9, ".2f"),
+    ("copied MB", "copied_bytes", 1e-6, ",.1f"),
+    ("from disk MB", "disk_bytes", 1e-6, ",.1f"),
+    ("private MB", "private_bytes", 1e-6, ",.1f"),
+    ("peak RSS +MB", "peak_bytes", 1e-6, ",.1f"),
+]
+
+
+def cell(values: list[float], scale: float, form: str) -> str:
+    """The median, and the range where it shows."""
+    if not values:
+        return ""
+    middle, least, most = (f"{value * scale:{form}}" for value in spread(values))
+    return middle if least == most else f"{middle} ({least}-{most})"
+
+
+def markdown(title: str, figures: list[dict[str, Any]], columns: list[Column]) -> str:
+    places = ["where"] if "place" in figures[0] else []
+    rows = [
+        [
+            one["way"],
+            *(one[name] for name in ("place",) if places),
+            *(cell(one.get(key, []), scale, form) for _, key, scale, form in columns),
+        ]
+        for one in figures
+    ]
+    head = ["", *places, *(name for name, *_ in columns)]
+    return "\n".join([f"### {title}", "", *table(head, rows), ""])
+
+
+def of_width(columns: int, args: argparse.Namespace, folders: list[Path]) -> dict[str, Any]:
+    """Makes the files of a width, prints its tables, and removes the files."""
+    nodes = args.matrix // (4 * columns)
+    tmpfs, disk = (Files(folder / str(columns), nodes, columns) for folder in folders)
+    for files in (tmpfs, disk):
+        files.folder.mkdir()
+    make_files(disk, tmpfs, args.seed)
+    batches = sample(tmpfs, args)
+    found: dict[str, Any] = {"columns": columns, "nodes": nodes}
+    found["rows_of_batches"] = [len(batch.ids) for batch in batches]
+    found["gather"] = gather_figures(tmpfs, disk, batches, args.cold_rows)
+    found["means"] = means_figures(tmpfs, batches)
+    share = np.mean(found["rows_of_batches"]) / nodes
+    title = f"Rows of {columns} f32: {nodes:,} nodes, a batch has {share:.0%} of them"
+    print(markdown(title, found["gather"], GATHER_COLUMNS), flush=True)
+    title = f"The mean of sampled neighbours' rows of {columns} f32, on tmpfs"
+    print(markdown(title, found["means"], MEANS_COLUMNS), flush=True)
+    for one in found["gather"]:
+        wanted = args.cold_rows * tmpfs.row_bytes // 2
+        if one["place"] == "disk, cold" and spread(one["disk_bytes"])[0] < wanted:
+            print(f"{one['way']!r} found most rows in a cache: its figures are not cold.\n")
+    if columns == args.columns[0]:
+        size = nodes * tmpfs.row_bytes
+        loads = loads_of(tmpfs.matrix, disk.matrix, False, tmpfs.store)
+        found["hand_over"] = hand_over_figures(loads, size, args.runs)
+        title = f"The whole matrix of {size / 1e6:,.0f} MB"
+        print(markdown(title, found["hand_over"], HAND_OVER_COLUMNS), flush=True)
+    for files in (tmpfs, disk):
+        shutil.rmtree(files.folder)
+    return found
+
+
+def thesis_file(folders: list[Path], runs: int) -> list[dict[str, Any]]:
+    """The loaders of the thesis's Table 4.1 over a text of its size, and views beside them."""
+    paths = [folder / "content.txt" for folder in folders]
+    for path in paths:
+        path.write_bytes(b"0\t" * (THESIS_FILE_BYTES // 2))
+    loads = loads_of(*paths, True, None)
+    found = hand_over_figures(loads, THESIS_FILE_BYTES, runs)
+    title = f"A text of {THESIS_FILE_BYTES / 1e3:,.0f} kB, as in Table 4.1 of the thesis"
+    print(markdown(title, found, HAND_OVER_COLUMNS), flush=True)
+    return found
+
+
+def parse(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--columns", type=int, nargs="+", default=[100, 256, 1024], help="f32")
+    parser.add_argument(
+        "--matrix", type=ng.units.parse_bytes, default="512MiB", help="size. Default: 512MiB"
+    )
+    parser.add_argument("--targets", type=int, default=1024, help="of a batch. Default: 1024")
+    parser.add_argument("--fanouts", type=int, nargs="+", default=[15, 10])
+    parser.add_argument("--cold-rows", type=int, default=4096, help="of a batch. Default: 4096")
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=1, help="of torch. Default: 1")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--tmpfs", type=Path, default=Path("/dev/shm"), help="folder on tmpfs")
+    parser.add_argument("--disk", type=Path, default=BENCH, help=f"folder. Default: {BENCH}")
+    parser.add_argument("--out", type=Path, default=BENCH / "persistent_memory.json")
+    return parser.parse_args(arguments)
+
+
+def machine(disk: Path) -> dict[str, Any]:
+    """The machine, and where its memory comes in huge pages."""
+    model = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
+    found = {"cpu": model[1] if model else "unknown", **about(disk)}
+    found["load_average"] = " ".join(f"{load:.1f}" for load in found["load_average"])
+    for name in ("enabled", "shmem_enabled"):
+        file = Path("/sys/kernel/mm/transparent_hugepage") / name
+        chosen = re.search(r"\[(.*)\]", file.read_text() if file.exists() else "")
+        found[f"huge_pages_{name}"] = chosen[1] if chosen else "unknown"
+    return {**found, "numpy": np.__version__, "torch": torch.__version__}
+
+
+def main(arguments: list[str] | None = None) -> None:
+    args = parse(arguments)
+    torch.set_num_threads(args.threads)
+    plain_malloc()
+    args.disk.mkdir(parents=True, exist_ok=True)
+    check_places(args.tmpfs, args.disk, args.matrix)
+    start = time.perf_counter()
+    with ended_cleanly(), scratch(args.tmpfs) as fast, scratch(args.disk) as slow:
+        report: dict[str, Any] = {"about": machine(args.disk), "arguments": vars(args)}
+        words = sys.argv[1:] if arguments is None else arguments
+        print("\n".join(["## Rows out of persistent memory, by a stand-in", "", NOTE, ""]))
+        print("`python -m benchmarks.persistent_memory", *words, end="`\n\n")
+        print("; ".join(f"{name} {value}" for name, value in report["about"].items()), end="\n\n")
+        report["widths"] = [of_width(columns, args, [fast, slow]) for columns in args.columns]
+        report["table_4_1"] = thesis_file([fast, slow], args.runs)
+    report["seconds"] = time.perf_counter() - start
+    print(f"{report['seconds']:.0f} s in all, tmpfs at {args.tmpfs}")
+    args.out.parent.mkdir(parents=True, exist_ok=True)
+    args.out.write_text(json.dumps(report, indent=1, default=str) + "\n")
+
+
+if __name__ == "__main__":
+    main()

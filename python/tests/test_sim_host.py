@@ -118,6 +118,10 @@ def test_other_platforms_are_run_when_they_are_named(trace):
     speed = dict(zip(runs["platform"].tolist(), runs["targets_per_s"].tolist(), strict=True))
     assert speed["CC-pipe"] > speed["CC"]
     assert speed["CC-512"] > speed["CC"]
+    assert speed["SSD-mmap"] < speed["SSD-direct"] < speed["host-PMEM"] < speed["host-DRAM"]
+    by_name = dict(zip(runs["platform"].tolist(), runs.rows, strict=True))
+    assert by_name["SSD-direct"]["bound_by"] == "latency"
+    assert by_name["host-DRAM"]["reads"] == by_name["host-DRAM"]["hit_rate"] == 0
     assert not set(ng.sim.MORE_PLATFORMS) & set(ng.sim.simulate(trace)["platform"].tolist())
 
 
@@ -130,8 +134,28 @@ def test_workers_share_a_device_and_fewer_targets_a_command_cost_more():
     assert fine[0] == pytest.approx(128 * 10e-6)
     assert fine[1] == pytest.approx(8 * 10e-6)
     assert fine[2] == pytest.approx(10e-6)
-    with pytest.raises(UnsupportedArgument, match="only SmartSAGE-coalesced"):
-        ng.sim.simulate(dataset="ppi", platforms=["CC"], workers=2)
+    for how, message in (
+        ({"targets_per_command": 2}, "CC with 2 targets a command: only SmartSAGE-coalesced"),
+        ({"workers": 65}, "workers is 65; use a whole number from 1 to 64"),
+        ({"workers": 2, "grouped": 3}, "2 workers and 3 batches that are one"),
+        ({"workers": 2, "cache_pages": 9}, "2 workers and a cache of 9 pages"),
+    ):
+        with pytest.raises(UnsupportedArgument, match=message):
+            ng.sim.simulate(dataset="ppi", platforms=["CC"], **how)
+
+
+def test_every_platform_has_workers():
+    names = [*ng.sim.PLATFORMS, *ng.sim.MORE_PLATFORMS]
+    how = {"dataset": "ogbn", "batches": 4, "batch_size": 16, "platforms": names}
+    one, four = (ng.sim.simulate(mode="detailed", workers=n, **how) for n in (1, 4))
+    gain = dict(zip(names, four["targets_per_s"] / one["targets_per_s"], strict=True))
+    assert min(gain.values()) >= 1
+    # A host that waits for one read at a time has four under way.
+    assert 3.5 < gain["SSD-direct"] <= 4
+    # Two cores sample from memory.
+    assert 1.9 < gain["host-DRAM"] < 4
+    assert np.all(four["headroom"] >= 1)
+    assert [len(run["batches"]) for run in four.details] == [1] * len(names)
 
 
 def test_accelerators_and_layers_change_the_time_of_computing():

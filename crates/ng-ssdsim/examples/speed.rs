@@ -8,8 +8,8 @@
 use std::time::Instant;
 
 use ng_ssdsim::{
-    Config, Crowd, DATASETS, Dataset, Engine, Format, Job, Layer, Layout, Machine, Model,
-    PLATFORMS, Placement, Reuse, Start, plan, run_all,
+    Config, Crowd, DATASETS, Dataset, Engine, Format, Job, Layer, Layout, MORE_PLATFORMS, Machine,
+    Model, PLATFORMS, Placement, Platform, Reuse, Start, ToHost, plan, run_all,
 };
 
 const FANOUTS: [u32; 3] = [3, 3, 3];
@@ -37,8 +37,10 @@ fn main() {
     let targets: u64 = std::env::args().nth(1).map_or(100_000, |text| text.parse().expect("count"));
     let set = Dataset::by_name("amazon").expect("it is there");
     let trace = set.trace(1, 1024, &FANOUTS, 1);
-    println!("{:10} {:>14} {:>14}", "platform", "paper", "detailed");
-    for platform in PLATFORMS {
+    println!("{:20} {:>14} {:>14}", "platform", "paper", "detailed");
+    // Platforms without an SSD have no events.
+    let has_ssd = |platform: &Platform| platform.to_host != ToHost::Nothing;
+    for platform in PLATFORMS.into_iter().chain(MORE_PLATFORMS).filter(has_ssd) {
         let rates = [Config::paper(), Config::detailed()].map(|config| {
             let placement = Placement::Random(1);
             let layout =
@@ -53,7 +55,7 @@ fn main() {
             }
             events as f64 / start.elapsed().as_secs_f64() / 1e6
         });
-        println!("{:10} {:10.1} M/s {:10.1} M/s", platform.name, rates[0], rates[1]);
+        println!("{:20} {:10.1} M/s {:10.1} M/s", platform.name, rates[0], rates[1]);
     }
     let start = Instant::now();
     for set in DATASETS {

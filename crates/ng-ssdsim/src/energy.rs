@@ -5,7 +5,6 @@ use serde::Serialize;
 use crate::accelerator::{Gemm, Work};
 use crate::config::{Accelerator, Config, Energy};
 use crate::engine::Outcome;
-use crate::plan::Plan;
 use crate::time::{Picos, to_seconds};
 
 /// Bits of one access to the accelerator's memory.
@@ -36,17 +35,19 @@ pub struct Joules {
 
 /// What a batch did, as far as energy is concerned.
 pub(crate) struct Activity<'a> {
-    pub plan: &'a Plan,
+    pub commands: u64,
     pub outcome: &'a Outcome,
     pub dies: u64,
     /// Of the batch as a whole.
     pub time: Picos,
     /// Bytes between SSD and host.
     pub host_bytes: u64,
+    /// Bytes that are read where they are, in the host's memory, which holds the graph: no SSD.
+    pub memory_bytes: Option<u64>,
     /// Whether rows of features are in the host's memory when they are computed on.
     pub computes_outside: bool,
     pub array: &'a Accelerator,
-    pub work: &'a Work,
+    pub works: &'a [Work],
     pub computing: Picos,
     pub routed: bool,
 }
@@ -75,23 +76,22 @@ impl Joules {
     pub(crate) fn of(config: &Config, of: &Activity) -> Self {
         let costs = &config.energy;
         let bits = |bytes: u64| 8.0 * bytes as f64;
-        // Written once and read once.
-        let host_bits = 2.0 * bits(of.host_bytes);
+        // Written once and read once, or there already.
+        let host_bits = of.memory_bytes.map_or(2.0 * bits(of.host_bytes), bits);
+        let has_ssd = of.memory_bytes.is_none();
         Self {
-            flash: flash(costs, of),
+            flash: if has_ssd { flash(costs, of) } else { 0.0 },
             samplers: costs.sampler_watts * to_seconds(of.outcome.sampler_busy),
             cores: costs.core_watts * to_seconds(of.outcome.core_busy),
-            router: if of.routed { costs.route_joules * of.plan.len() as f64 } else { 0.0 },
-            dram: (2.0 * bits(of.outcome.dram_bytes) + bits(of.outcome.hit_bytes))
-                * costs.dram_joules_per_bit
-                + costs.dram_watts * to_seconds(of.time),
+            router: if of.routed { costs.route_joules * of.commands as f64 } else { 0.0 },
+            dram: if has_ssd { dram(costs, of) } else { 0.0 },
             pcie: bits(of.host_bytes) * costs.pcie_joules_per_bit,
             host_dram: if of.computes_outside {
                 host_bits * costs.host_dram_joules_per_bit
             } else {
                 0.0
             },
-            arithmetic: arithmetic(costs, of.array, of.work),
+            arithmetic: of.works.iter().map(|work| arithmetic(costs, of.array, work)).sum(),
             sram: sram(costs, of),
         }
     }
@@ -107,6 +107,13 @@ fn flash(costs: &Energy, of: &Activity) -> f64 {
         + costs.selected_amperes * selected
         + costs.standby_amperes * idle;
     costs.flash_volts * charge
+}
+
+/// The SSD's memory: what is written and read, and what it takes whatever happens.
+fn dram(costs: &Energy, of: &Activity) -> f64 {
+    let bits = |bytes: u64| 8.0 * bytes as f64;
+    (2.0 * bits(of.outcome.dram_bytes) + bits(of.outcome.hit_bytes)) * costs.dram_joules_per_bit
+        + costs.dram_watts * to_seconds(of.time)
 }
 
 /// Additions and multiplications of products and rows.
@@ -142,7 +149,7 @@ fn gemms<'a>(array: &'a Accelerator, work: &'a Work) -> impl Iterator<Item = Gem
 /// Operands and results of products, and leakage.
 fn sram(costs: &Energy, of: &Activity) -> f64 {
     let (mut read, mut written) = (0, 0);
-    for gemm in gemms(of.array, of.work) {
+    for gemm in of.works.iter().flat_map(|work| gemms(of.array, work)) {
         let words = of.array.gemm_words(gemm);
         (read, written) = (read + words.0, written + words.1);
     }

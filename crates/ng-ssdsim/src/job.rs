@@ -9,10 +9,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::accelerator::Model;
 use crate::config::Config;
+use crate::crowd::Crowd;
 use crate::layout::{Format, Layout, Placement};
 use crate::platform::Platform;
 use crate::reuse::Reuse;
-use crate::simulate::{Crowd, Run, SimulateError, simulate};
+use crate::simulate::{Run, SimulateError, simulate};
 
 /// A platform, a device and a graph's measures.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -43,8 +44,8 @@ impl Job {
     pub fn run(&self, trace: &Trace) -> Result<Run, SimulateError> {
         self.config.check()?;
         let platform = Platform::by_name(&self.platform)?;
-        // Without a barrier nobody could find a row that lies elsewhere.
-        let together = self.config.features_beside_lists || !platform.barrier;
+        // Where results bring forth the next commands, nobody could find a row that lies elsewhere.
+        let together = self.config.features_beside_lists || platform.is_streaming();
         let format = if together { Format::Direct } else { Format::Csr };
         let (bytes, degree) = (self.feature_bytes, self.mean_degree);
         let layout = Layout::new(format, &self.config, bytes, degree, self.placement);

@@ -8,10 +8,13 @@
 
 mod accelerator;
 mod config;
+mod crowd;
 mod dataset;
 mod energy;
 mod engine;
 mod host;
+mod host_side;
+mod in_memory;
 mod job;
 mod layout;
 mod on_host;
@@ -28,11 +31,12 @@ mod time;
 pub use accelerator::{Computing, Gemm, Layer, Model, Operand, Product, RowWork, WidthError, Work};
 pub use config::{
     Accelerator, Allowed, Config, ConfigError, Constant, Dram, Energy, Firmware, Flash, Host,
-    Payload, Router, Switch,
+    Memory, Payload, Router, Switch,
 };
+pub use crowd::Crowd;
 pub use dataset::{DATASETS, Dataset, SIGMA};
 pub use energy::Joules;
-pub use engine::{Audit, Engine, Machine, Outcome, Path, Pcie, Stamps, Start};
+pub use engine::{Audit, End, Engine, Machine, Outcome, Path, Pcie, Round, Stamps, Start};
 pub use host::{HostError, HostOutcome, MeasuredHost};
 pub use job::{Job, run_all};
 pub use layout::{Address, Format, Layout, LayoutError, Page, Placement, Stripes};
@@ -41,9 +45,9 @@ pub use ordinary::{OrdinaryRun, Request, run_requests};
 pub use plan::{Plan, flag};
 pub use planning::{Asked, plan};
 pub use platform::{
-    COALESCED, MORE_PLATFORMS, PLATFORMS, Platform, Sampler, ToHost, UnknownPlatform,
+    Access, COALESCED, MORE_PLATFORMS, PLATFORMS, Platform, Sampler, ToHost, UnknownPlatform,
 };
 pub use reuse::Reuse;
-pub use simulate::{BatchRun, Crowd, Run, Shares, SimulateError, simulate};
+pub use simulate::{BatchRun, Run, Shares, SimulateError, simulate};
 pub use summary::{Curve, Latency, Spread};
 pub use time::{MICRO, NANO, Picos, Rate, SECOND, from_ns, to_seconds};

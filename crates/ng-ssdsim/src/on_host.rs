@@ -50,7 +50,7 @@ pub fn host_plans(trace: &Trace, job: &Job) -> Result<Vec<Plan>, SimulateError> 
     let layout =
         Layout::new(Format::Csr, &job.config, job.feature_bytes, job.mean_degree, job.placement);
     let layout = layout.of_trace(trace)?;
-    let asked = Asked { sampled: false, streaming: true, sector_bytes: 0 };
+    let asked = Asked { sampled: false, streaming: true, sector_bytes: 0, chained: false };
     let plan = |batch| plan(trace, batch, &layout, &job.config.payload, asked);
     Ok((0..trace.batches()).map(plan).collect())
 }

@@ -32,7 +32,14 @@ pub struct OrdinaryRun {
 }
 
 /// The way of a page that its host has asked for.
-const WAY: Path = Path { firmware: true, router: false, to_host: true, barrier: false };
+const WAY: Path = Path {
+    firmware: true,
+    router: false,
+    to_host: true,
+    barrier: false,
+    stack: false,
+    faults: false,
+};
 
 /// Makes requests of an ordinary SSD, `depth` at a time.
 ///

@@ -1,4 +1,5 @@
-//! What a batch asks of the flash: commands, where each reads, which bring forth which.
+//! What a batch asks of the flash: commands, where each reads, which bring forth which. A plan may
+//! have several batches, which share a device and wait for nothing of each other.
 //!
 //! A plan comes from a trace and a layout and knows nothing of time. Its columns are parallel, one
 //! entry a command; children of one command lie side by side.
@@ -21,7 +22,7 @@ pub mod flag {
     pub const JOINED: u8 = 32;
 }
 
-/// The commands of one batch.
+/// The commands of one batch, or of several side by side.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     /// Which die reads: channel times dies of a channel, plus the die on it.
@@ -38,6 +39,8 @@ pub struct Plan {
     pub hop: Vec<u8>,
     /// Entry of the batch's trace that it reads for.
     pub entry: Vec<u32>,
+    /// Which of the batches it is of; empty where there is one.
+    pub batch: Vec<u16>,
     /// The first child of each command; one entry more than commands.
     pub children: Vec<u32>,
     /// Commands without a parent come first.
@@ -64,6 +67,17 @@ impl Plan {
         self.hop.iter().max().map_or(0, |&last| usize::from(last) + 1)
     }
 
+    /// Batches side by side.
+    pub fn batches(&self) -> usize {
+        self.batch.iter().max().map_or(1, |&last| usize::from(last) + 1)
+    }
+
+    /// The batch of a command.
+    #[inline]
+    pub fn batch_of(&self, command: usize) -> usize {
+        self.batch.get(command).map_or(0, |&batch| usize::from(batch))
+    }
+
     /// The children of a command.
     pub fn children_of(&self, command: u32) -> std::ops::Range<u32> {
         self.children[command as usize]..self.children[command as usize + 1]
@@ -80,7 +94,12 @@ impl Plan {
     }
 
     /// The commands of several batches side by side; entries are numbered batch by batch.
+    ///
+    /// # Panics
+    ///
+    /// If there are more than 65,536 plans.
     pub fn joined(plans: &[Self]) -> Self {
+        assert!(plans.len() <= 1 << 16, "{} batches side by side", plans.len());
         let firsts = plans.iter().scan(0, |next, plan| {
             let first = *next;
             *next += plan.entry.iter().max().map_or(0, |&last| last + 1);
@@ -98,11 +117,28 @@ impl Plan {
             all.children.push(order.len() as u32);
             order.extend(plans[at].children_of(command).map(|child| (at, child)));
             all.push_from(&plans[at], command as usize, firsts[at]);
+            if plans.len() > 1 {
+                all.batch.push(at as u16);
+            }
             next += 1;
         }
         all.children.push(order.len() as u32);
         all.feature_bytes = plans.first().map_or(0, |plan| plan.feature_bytes);
         all
+    }
+
+    /// The same commands as one batch, whose hops wait for all of them.
+    pub(crate) fn into_one_batch(mut self) -> Self {
+        self.batch.clear();
+        self
+    }
+
+    /// The same commands, each brought forth by the one before it: one read under way at a time.
+    pub(crate) fn in_a_chain(mut self) -> Self {
+        let count = self.len() as u32;
+        self.roots = count.min(1);
+        self.children = (0..=count).map(|command| (command + 1).min(count)).collect();
+        self
     }
 
     /// Some of the commands, in the order given, all of them roots.
@@ -136,6 +172,7 @@ impl Plan {
             flags: vec![0; count],
             hop: vec![0; count],
             entry: (0..count as u32).collect(),
+            batch: Vec::new(),
             children: vec![count as u32; count + 1],
             roots: count as u32,
             sense: Vec::new(),

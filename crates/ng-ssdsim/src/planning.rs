@@ -4,7 +4,8 @@
 //! *by hops*, where whoever issues commands knows all pages of a node; and *streaming*, where a
 //! primary section has to be read before its secondary ones, and a node before whom it leads to.
 //! A sampler on a die draws for the whole list where the list starts, so that its secondary
-//! sections come after that page by hops, too.
+//! sections come after that page by hops, too. A host that has one read under way at a time reads
+//! the pages of all hops in one chain, in the order of hops.
 
 use ng_types::Trace;
 use ng_types::canary::planted;
@@ -22,6 +23,8 @@ pub struct Asked {
     pub streaming: bool,
     /// Parts of a page that leave the die, a sector for each draw and those of the row; 0 is all.
     pub sector_bytes: u32,
+    /// One page after the other, whatever it is of.
+    pub chained: bool,
 }
 
 const ROOT: u32 = u32::MAX;
@@ -35,7 +38,8 @@ struct Wanted {
 
 /// The commands of one batch of a trace.
 pub fn plan(trace: &Trace, batch: usize, layout: &Layout, payload: &Payload, asked: Asked) -> Plan {
-    Planner::new(trace, batch, layout, payload, asked).run()
+    let plan = Planner::new(trace, batch, layout, payload, asked).run();
+    if asked.chained { plan.in_a_chain() } else { plan }
 }
 
 struct Planner<'a> {

@@ -33,6 +33,24 @@ pub enum ToHost {
     Ids,
     /// Results, once a batch.
     Results,
+    /// Nothing: its memory holds the graph.
+    Nothing,
+}
+
+/// How whoever draws comes by lists and rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub enum Access {
+    /// Commands to the SSD, as many at a time as are known.
+    Commands,
+    /// Reads of one page, one at a time for each worker, past the page cache (`O_DIRECT`).
+    Direct,
+    /// The same by faults on memory-mapped pages. No page is in the page cache, and nothing is read
+    /// ahead: graphs are far larger than memory, and neighbours lie anywhere.
+    Mapped,
+    /// Loads from DRAM that holds the whole graph; there is no SSD.
+    Dram,
+    /// Loads from persistent memory that holds the whole graph; there is no SSD.
+    Pmem,
 }
 
 /// One way to run a batch.
@@ -52,6 +70,8 @@ pub struct Platform {
     pub overlaps: bool,
     /// What a read brings is rounded up to so many bytes; 0 brings whole pages.
     pub sector_bytes: u32,
+    /// How lists and rows are come by.
+    pub access: Access,
 }
 
 /// The platforms of the publication, in its order.
@@ -66,10 +86,11 @@ pub const PLATFORMS: [Platform; 8] = [
     Platform::of("BG-2", Sampler::Die, false, false, ToHost::Results),
 ];
 
-/// Others to compare with: CC with its transfers beside the reads, CC that reads sectors, a
-/// computational SSD with a processor beside it that pages are copied to first, and SmartSAGE with
-/// one command for many targets and several workers (SmartSAGE, sections IV and VI).
-pub const MORE_PLATFORMS: [Platform; 4] = [
+/// Others to compare with: CC with its transfers beside the reads, and CC that reads sectors. The
+/// rest is what SmartSAGE (sections III, IV and VI) compares: a processor beside the SSD that pages
+/// are copied to first, its own design with one command for many targets, a host that reads page
+/// after page, and one that has the graph in its memory.
+pub const MORE_PLATFORMS: [Platform; 8] = [
     Platform {
         overlaps: true,
         ..Platform::of("CC-pipe", Sampler::Host, true, true, ToHost::Pages)
@@ -80,9 +101,13 @@ pub const MORE_PLATFORMS: [Platform; 4] = [
     },
     Platform::of("FPGA-CSD", Sampler::Host, true, true, ToHost::PagesThenIdsAndRows),
     Platform::of(COALESCED, Sampler::Core, false, true, ToHost::IdsAndRows),
+    Platform::reading("SSD-mmap", Access::Mapped),
+    Platform::reading("SSD-direct", Access::Direct),
+    Platform::in_memory("host-PMEM", Access::Pmem),
+    Platform::in_memory("host-DRAM", Access::Dram),
 ];
 
-/// The platform whose workers share a device.
+/// The platform whose commands can ask for many targets.
 pub const COALESCED: &str = "SmartSAGE-coalesced";
 
 /// A name that no platform has.
@@ -110,7 +135,19 @@ impl Platform {
         firmware: bool,
         to_host: ToHost,
     ) -> Self {
-        Self { name, sampler, barrier, firmware, to_host, overlaps: false, sector_bytes: 0 }
+        let access = Access::Commands;
+        Self { name, sampler, barrier, firmware, to_host, overlaps: false, sector_bytes: 0, access }
+    }
+
+    /// A host that reads pages one after the other.
+    const fn reading(name: &'static str, access: Access) -> Self {
+        let of = Self::of(name, Sampler::Host, false, true, ToHost::Pages);
+        Self { overlaps: true, access, ..of }
+    }
+
+    /// A host that has everything in its memory.
+    const fn in_memory(name: &'static str, access: Access) -> Self {
+        Self { access, ..Self::of(name, Sampler::Host, false, false, ToHost::Nothing) }
     }
 
     /// The platform of this name.
@@ -124,12 +161,23 @@ impl Platform {
         matches!(self.to_host, ToHost::Ids | ToHost::Results)
     }
 
+    /// Whether results bring forth the next commands, with neither a barrier nor a chain.
+    pub fn is_streaming(&self) -> bool {
+        !self.barrier && self.access == Access::Commands
+    }
+
+    /// Whether a worker has one read under way at a time.
+    pub fn reads_in_chains(&self) -> bool {
+        matches!(self.access, Access::Direct | Access::Mapped)
+    }
+
     /// What it asks of its dies.
     pub fn asked(&self) -> Asked {
         Asked {
             sampled: self.sampler == Sampler::Die,
-            streaming: !self.barrier,
+            streaming: self.is_streaming(),
             sector_bytes: self.sector_bytes,
+            chained: self.reads_in_chains(),
         }
     }
 
@@ -140,6 +188,8 @@ impl Platform {
             router: !self.firmware,
             to_host: self.overlaps,
             barrier: self.barrier,
+            stack: self.reads_in_chains(),
+            faults: self.access == Access::Mapped,
         }
     }
 }

@@ -6,21 +6,24 @@
 use std::ops::Range;
 
 use ng_types::Trace;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use thiserror::Error;
 
 use crate::accelerator::{Computing, Model, WidthError, Work};
 use crate::config::{Config, ConfigError};
+use crate::crowd::{Crowd, WORKERS_MAX};
 use crate::energy::{Activity, Joules};
 use crate::engine::{Audit, COMMANDS_MAX, Engine, Machine, Outcome, Pcie, Start};
 use crate::host::HostError;
+use crate::host_side::{HostSide, HostWork, Prepared};
+use crate::in_memory::{InMemory, Load};
 use crate::layout::{Layout, LayoutError};
 use crate::plan::Plan;
 use crate::planning::plan;
-use crate::platform::{COALESCED, Platform, ToHost, UnknownPlatform};
+use crate::platform::{COALESCED, Platform, UnknownPlatform};
 use crate::reuse::{Pages, Reuse};
 use crate::summary::{Curve, Latency};
-use crate::time::{Picos, from_ns, to_seconds};
+use crate::time::{Picos, to_seconds};
 
 /// Pieces of a batch's time in its curves.
 const PIECES: usize = 100;
@@ -44,9 +47,12 @@ pub enum SimulateError {
     #[error(transparent)]
     Platform(#[from] UnknownPlatform),
     /// A batch has more commands than a run can tell apart.
-    #[error("a batch reads {commands} pages, at most {most} can be simulated; use smaller batches")]
+    #[error(
+        "{commands} pages are read at the same time, at most {most} can be simulated; use smaller \
+         batches, or fewer workers"
+    )]
     TooLarge {
-        /// Commands of the batch.
+        /// Commands of the batches that are in the device together.
         commands: usize,
         /// As many as can be.
         most: usize,
@@ -63,13 +69,33 @@ pub enum SimulateError {
         /// One command after the other, and then the accelerator.
         seconds: f64,
     },
-    /// Workers for a platform that has none.
+    /// So many workers cannot be.
+    #[error("{workers} workers: use 1 to {WORKERS_MAX}")]
+    Workers {
+        /// How many.
+        workers: u32,
+    },
+    /// Commands for many targets on a platform that has none.
     #[error(
-        "{what}: only {COALESCED} has 1 to {WORKERS_MAX} workers and commands for many targets"
+        "{platform} with {targets_per_command} targets a command: only {COALESCED} has commands \
+         for many targets"
     )]
-    Crowd {
-        /// What was asked for.
-        what: String,
+    Coalescing {
+        /// Which.
+        platform: &'static str,
+        /// Of a command.
+        targets_per_command: u32,
+    },
+    /// Batches of several workers, which would have to be one, or to know whose hop ends first.
+    #[error(
+        "{workers} workers and {other}: one of the two; batches of several workers are each their \
+         own and share no cache"
+    )]
+    Both {
+        /// Batches at the same time.
+        workers: u32,
+        /// What they cannot have.
+        other: String,
     },
     /// Reuse on a platform that has no whole pages, or no hops.
     #[error(
@@ -93,54 +119,13 @@ pub enum SimulateError {
 /// A batch takes so long at most; its picoseconds fit into 63 bits many times over.
 const SECONDS_MAX: f64 = 1e5;
 
-/// Workers that share a device, at most.
-const WORKERS_MAX: u32 = 64;
-
-/// Who works at the same time on [`COALESCED`] (SmartSAGE, section VI).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct Crowd {
-    /// Batches in the device at the same time, each of a worker of its own.
-    pub workers: u32,
-    /// Targets that one command to the SSD asks for; 0 is a whole batch.
-    pub targets_per_command: u32,
-}
-
-impl Default for Crowd {
-    fn default() -> Self {
-        Self { workers: 1, targets_per_command: 0 }
-    }
-}
-
-impl Crowd {
-    fn check(&self, platform: Platform) -> Result<(), SimulateError> {
-        let is_one = *self == Self::default();
-        if is_one || platform.name == COALESCED && (1..=WORKERS_MAX).contains(&self.workers) {
-            return Ok(());
-        }
-        let Self { workers, targets_per_command } = self;
-        let what = format!(
-            "{} with {workers} workers and {targets_per_command} targets a command",
-            platform.name
-        );
-        Err(SimulateError::Crowd { what })
-    }
-
-    /// Commands from the host for a batch.
-    fn commands(&self, targets: u64) -> u64 {
-        match self.targets_per_command {
-            0 => 1,
-            some => targets.div_ceil(u64::from(some)),
-        }
-    }
-}
-
-/// Where the time of a batch goes.
+/// Where the time of a batch goes; of several at the same time, that of the last to be there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Shares {
-    /// The host's stack and processor.
+    /// The host's stack and processor, and its memory where that holds the graph.
     pub host: Picos,
-    /// From the first command of a hop to its last result.
+    /// From the first command of a hop to its last result, less what of it is the host's and the
+    /// link's.
     pub flash: Picos,
     /// Between SSD and host.
     pub pcie: Picos,
@@ -148,7 +133,7 @@ pub struct Shares {
     pub compute: Picos,
 }
 
-/// One batch.
+/// One batch, or those that workers have at the same time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct BatchRun {
     /// Targets of it.
@@ -215,7 +200,7 @@ pub fn simulate(
 ) -> Result<Run, SimulateError> {
     trace.check()?;
     model.check()?;
-    crowd.check(platform)?;
+    crowd.check(platform, reuse)?;
     if !reuse.is_possible(platform) {
         return Err(SimulateError::Reuse { platform: platform.name });
     }
@@ -223,9 +208,9 @@ pub fn simulate(
         return Err(SimulateError::Empty);
     }
     let machine = Machine::new(config, platform.path())?;
-    let link = Pcie::new(config);
+    let host = HostSide { config, platform, layout, crowd, link: Pcie::new(config) };
     let pages = Pages::new(reuse);
-    let mut simulation = Simulation { config, platform, model, layout, link, trace, crowd, pages };
+    let mut simulation = Simulation { host, model, trace, pages };
     let mut engine = Engine::new(machine);
     // Only one of the two is ever more than 1.
     let together = crowd.workers.max(reuse.grouped) as usize;
@@ -237,14 +222,20 @@ pub fn simulate(
 }
 
 struct Simulation<'a> {
-    config: &'a Config,
-    platform: Platform,
+    host: HostSide<'a>,
     model: &'a Model,
-    layout: &'a Layout,
-    link: Pcie,
     trace: &'a Trace,
-    crowd: &'a Crowd,
     pages: Pages,
+}
+
+/// What batches that are in the device together come to, but for computing.
+struct Ran {
+    plan: Plan,
+    outcome: Outcome,
+    prepared: Prepared,
+    wire_bytes: u64,
+    /// From the host's memory, where that holds the graph.
+    memory_bytes: Option<u64>,
 }
 
 impl Simulation<'_> {
@@ -253,158 +244,149 @@ impl Simulation<'_> {
         engine: &mut Engine,
         batches: Range<usize>,
     ) -> Result<BatchRun, SimulateError> {
-        let plan = self.plan(batches.clone());
-        let plan = self.pages.of(plan);
-        if plan.len() >= COMMANDS_MAX {
-            let (commands, most) = (plan.len(), COMMANDS_MAX - 1);
-            return Err(SimulateError::TooLarge { commands, most });
-        }
-        let visits = visits(self.trace, batches.clone());
-        let work = Work::of_batch(self.model, &visits);
-        let inside = self.platform.computes_inside();
-        let array = if inside { &self.config.accelerator } else { &self.config.discrete };
-        let computing = array.computing(&work);
+        let HostSide { config, platform, layout, .. } = self.host;
+        let visits = self.visits(batches.clone());
+        let works: Vec<Work> = visits.iter().map(|of| Work::of_batch(self.model, of)).collect();
+        let inside = platform.computes_inside();
+        let array = if inside { &config.accelerator } else { &config.discrete };
+        let computing: Computing = works.iter().map(|work| array.computing(work)).sum();
         let compute = computing.total();
-        let seconds = engine.machine().one_by_one(&plan) + to_seconds(compute);
-        if seconds > SECONDS_MAX {
-            return Err(SimulateError::TooLong { seconds });
-        }
-        let rounds = self.rounds(&visits);
-        let outcome = engine.run(&plan, &Start { rounds: &rounds, ..Start::default() });
-        let stamps = engine.stamps();
-        let sent = self.sent(&plan, &visits);
-        let targets = visits[0] / batches.len() as u64;
-        let mut shares = self.shares(&outcome, &sent, &rounds, (targets, visits.len() - 1));
-        shares.host += self.serving(&plan, visits.len() - 1);
-        shares.compute = compute;
-        let crowded = self.crowd.workers > 1 && batches.len() > 1;
-        let preparation = shares.host + shares.flash + shares.pcie;
-        let interval = interval(inside || crowded, preparation, shares.compute);
+        let ran = match InMemory::of(platform.access, config, layout.feature_bytes()) {
+            Some(memory) => self.of_memory(&memory, batches, compute)?,
+            None => self.of_flash(engine, batches, &visits, compute)?,
+        };
+        let is_pipelined = inside || visits.len() > 1;
+        let interval = interval(is_pipelined, ran.prepared.time, compute);
         if interval == 0 {
             return Err(SimulateError::Nothing);
         }
-        let joules = Joules::of(
-            self.config,
-            &Activity {
-                plan: &plan,
-                outcome: &outcome,
-                dies: u64::from(self.config.dies()),
-                time: interval,
-                host_bytes: sent.iter().map(|&bytes| self.link.wire_bytes(bytes)).sum(),
-                computes_outside: !inside,
-                array,
-                work: &work,
-                computing: shares.compute,
-                routed: !self.platform.firmware,
-            },
-        );
-        Ok(BatchRun {
-            targets: visits[0],
-            preparation,
+        let activity = Activity {
+            commands: ran.plan.len() as u64,
+            outcome: &ran.outcome,
+            dies: u64::from(config.dies()),
+            time: interval,
+            host_bytes: ran.wire_bytes,
+            memory_bytes: ran.memory_bytes,
+            computes_outside: !inside,
+            array,
+            works: &works,
+            computing: compute,
+            routed: !platform.firmware,
+        };
+        let joules = Joules::of(config, &activity);
+        Ok(self.summed(engine, ran, &visits, joules, (interval, computing)))
+    }
+
+    /// The run of batches with all that is told of it.
+    fn summed(
+        &self,
+        engine: &Engine,
+        ran: Ran,
+        visits: &[Vec<u64>],
+        joules: Joules,
+        (interval, computing): (Picos, Computing),
+    ) -> BatchRun {
+        let Ran { plan, outcome, prepared, .. } = ran;
+        let (stamps, machine) = (engine.stamps(), engine.machine());
+        let servers = machine.bounds(&plan).into_iter();
+        let all = servers.chain(prepared.bounds).chain([(computing.total(), "accelerator")]);
+        BatchRun {
+            targets: visits.iter().map(|visits| visits[0]).sum(),
+            preparation: prepared.time,
             interval,
-            audit: stamps.audit(&plan, engine.machine()),
-            bound: bound(&plan, engine.machine(), &shares),
-            latency: Latency::of(stamps, &plan, engine.machine()),
-            dies: Curve::of_dies(stamps, &plan, engine.machine(), PIECES),
+            audit: stamps.audit(&plan, machine),
+            bound: all.max_by_key(|(time, _)| *time).unwrap_or((0, "nothing")),
+            latency: Latency::of(stamps, &plan, machine),
+            dies: Curve::of_dies(stamps, &plan, machine, PIECES),
             channels: Curve::of_channels(stamps, &plan, PIECES),
             joules,
             computing,
-            shares,
+            shares: Shares { compute: computing.total(), ..prepared.shares },
             outcome,
+        }
+    }
+
+    /// Nodes by hop of each batch, several that are one counted together.
+    fn visits(&self, batches: Range<usize>) -> Vec<Vec<u64>> {
+        if self.host.crowd.workers == 1 {
+            return vec![visits(self.trace, batches)];
+        }
+        batches.map(|batch| visits(self.trace, batch..batch + 1)).collect()
+    }
+
+    /// The commands of each batch, of several that are one together.
+    fn plans(&mut self, batches: Range<usize>) -> Vec<Plan> {
+        let (trace, layout, payload) = (self.trace, self.host.layout, &self.host.config.payload);
+        let asked = self.host.platform.asked();
+        let of = |batch| plan(trace, batch, layout, payload, asked);
+        let mut plans: Vec<Plan> = batches.map(of).collect();
+        if self.host.crowd.workers == 1 && plans.len() > 1 {
+            plans = vec![Plan::joined(&plans).into_one_batch()];
+        }
+        plans.into_iter().map(|plan| self.pages.of(plan)).collect()
+    }
+
+    fn of_flash(
+        &mut self,
+        engine: &mut Engine,
+        batches: Range<usize>,
+        visits: &[Vec<u64>],
+        compute: Picos,
+    ) -> Result<Ran, SimulateError> {
+        let plans = self.plans(batches);
+        let commands = plans.iter().map(Plan::len).sum();
+        if commands >= COMMANDS_MAX {
+            return Err(SimulateError::TooLarge { commands, most: COMMANDS_MAX - 1 });
+        }
+        let longest: f64 = plans.iter().map(|plan| engine.machine().one_by_one(plan)).sum();
+        within_limit(longest + to_seconds(compute))?;
+        Ok(match <[Plan; 1]>::try_from(plans) {
+            Ok([plan]) => self.alone(engine, plan, &visits[0]),
+            Err(plans) => self.side_by_side(engine, plans, visits),
         })
     }
 
-    fn plan(&self, batches: Range<usize>) -> Plan {
-        let asked = self.platform.asked();
-        let of = |batch| plan(self.trace, batch, self.layout, &self.config.payload, asked);
-        if batches.len() == 1 {
-            return of(batches.start);
-        }
-        Plan::joined(&batches.map(of).collect::<Vec<_>>())
+    fn alone(&self, engine: &mut Engine, plan: Plan, visits: &[u64]) -> Ran {
+        let rounds = [self.host.rounds_between(visits)];
+        let outcome = engine.run(&plan, &Start { rounds: &rounds, ..Start::default() });
+        let prepared = self.host.alone(&plan, visits, &rounds[0], &outcome, engine.machine());
+        let wire_bytes = self.host.wire_bytes(&plan, visits);
+        Ran { plan, outcome, prepared, wire_bytes, memory_bytes: None }
     }
 
-    /// What lies between hops where the host takes part in each: ids up, the stack, ids down.
-    fn rounds(&self, visits: &[u64]) -> Vec<Picos> {
-        if self.platform.to_host != ToHost::Ids {
-            return Vec::new();
-        }
-        let stack = from_ns(self.config.host.stack_ns);
-        visits[1..].iter().map(|&found| self.transfer(self.ids(found)) + stack).collect()
+    fn side_by_side(&self, engine: &mut Engine, plans: Vec<Plan>, visits: &[Vec<u64>]) -> Ran {
+        let each = plans.iter().zip(visits);
+        let mut works: Vec<HostWork> =
+            each.map(|(plan, visits)| self.host.work(plan, visits, engine.machine())).collect();
+        let plan = Plan::joined(&plans);
+        drop(plans);
+        let rounds: Vec<_> =
+            works.iter_mut().map(|work| std::mem::take(&mut work.rounds)).collect();
+        let outcome = engine.run(&plan, &Start { rounds: &rounds, ..Start::default() });
+        let prepared = self.host.side_by_side(&works, &rounds, engine.ends());
+        let wire_bytes = works.iter().map(|work| work.wire_bytes).sum();
+        Ran { plan, outcome, prepared, wire_bytes, memory_bytes: None }
     }
 
-    fn ids(&self, count: u64) -> u64 {
-        count * u64::from(self.config.payload.id_bytes)
-    }
-
-    /// The time of a transfer to the host, and of the answer where that takes time.
-    fn transfer(&self, bytes: u64) -> Picos {
-        let once = self.link.time_of(bytes);
-        let answered = matches!(self.platform.to_host, ToHost::Ids | ToHost::Results);
-        if self.config.pcie.both_directions && answered { 2 * once } else { once }
-    }
-
-    /// Bytes of each transfer to the host.
-    fn sent(&self, plan: &Plan, visits: &[u64]) -> Vec<u64> {
-        let row = u64::from(self.layout.feature_bytes());
-        let page = u64::from(self.layout.page_bytes());
-        let last = visits.len() - 1;
-        let pages = || plan.bytes.iter().map(|&bytes| u64::from(bytes)).sum();
-        let rows = || visits.iter().map(|&n| self.ids(n) + n * row);
-        match self.platform.to_host {
-            ToHost::Results => vec![self.ids(visits[0])],
-            ToHost::Ids => visits[1..].iter().map(|&found| self.ids(found)).collect(),
-            ToHost::Pages => vec![pages()],
-            ToHost::PagesThenIdsAndRows => std::iter::once(pages()).chain(rows()).collect(),
-            ToHost::PagesAndLastRows => {
-                vec![pages_before(plan, last) * page, visits[last] * row]
-            }
-            ToHost::IdsAndRows => rows().collect(),
-        }
-    }
-
-    /// The host's cores for the pages that come one by one; beside the reads it is in their time.
-    fn serving(&self, plan: &Plan, last: usize) -> Picos {
-        let pages = match self.platform.to_host {
-            ToHost::Pages if !self.platform.overlaps => plan.len() as u64,
-            ToHost::PagesThenIdsAndRows => plan.len() as u64,
-            ToHost::PagesAndLastRows => pages_before(plan, last),
-            _ => 0,
-        };
-        let host = &self.config.host;
-        pages * from_ns(host.io_ns) / u64::from(host.cores)
-    }
-
-    /// Flash, PCIe and host one after the other, as the publication adds them.
-    fn shares(
+    fn of_memory(
         &self,
-        outcome: &Outcome,
-        sent: &[u64],
-        rounds: &[Picos],
-        (targets, hops): (u64, usize),
-    ) -> Shares {
-        let stack = from_ns(self.config.host.stack_ns);
-        let stacks = match self.platform {
-            // Workers send theirs side by side.
-            platform if platform.name == COALESCED => self.crowd.commands(targets),
-            platform if platform.to_host == ToHost::Results => 1,
-            _ => hops as u64,
-        };
-        // Without rows, the last hop reads nothing that its round could precede.
-        let waited: Picos = rounds.iter().take(outcome.hops.len().saturating_sub(1)).sum();
-        // What overlaps is in the time of the reads already.
-        let transfers = if self.platform.overlaps { &[] } else { sent };
-        Shares {
-            host: stacks * stack,
-            flash: outcome.makespan - waited,
-            pcie: transfers.iter().map(|&bytes| self.transfer(bytes)).sum(),
-            compute: 0,
-        }
+        memory: &InMemory,
+        batches: Range<usize>,
+        compute: Picos,
+    ) -> Result<Ran, SimulateError> {
+        let loads: Vec<Load> = batches.map(|batch| memory.load(self.trace, batch)).collect();
+        within_limit(memory.seconds(&loads) + to_seconds(compute))?;
+        let time = memory.time(&loads);
+        let shares = Shares { host: time, ..Shares::default() };
+        let prepared = Prepared { time, shares, bounds: vec![(time, "memory")] };
+        let bytes = loads.iter().map(|load| load.bytes).sum();
+        let (plan, outcome) = (Plan::default(), Outcome::default());
+        Ok(Ran { plan, outcome, prepared, wire_bytes: 0, memory_bytes: Some(bytes) })
     }
 }
 
-/// Pages of the hops before the last.
-fn pages_before(plan: &Plan, last: usize) -> u64 {
-    plan.hop.iter().filter(|&&hop| usize::from(hop) < last).count() as u64
+fn within_limit(seconds: f64) -> Result<(), SimulateError> {
+    if seconds > SECONDS_MAX { Err(SimulateError::TooLong { seconds }) } else { Ok(()) }
 }
 
 /// Nodes of some batches by hop.
@@ -420,11 +402,4 @@ pub(crate) fn visits(trace: &Trace, batches: Range<usize>) -> Vec<u64> {
 /// Time between batches when many follow each other.
 fn interval(pipelined: bool, preparation: Picos, compute: Picos) -> Picos {
     if pipelined { preparation.max(compute) } else { preparation + compute }
-}
-
-/// The largest closed form: no order of events is quicker than its busiest server.
-fn bound(plan: &Plan, machine: &Machine, shares: &Shares) -> (Picos, &'static str) {
-    let beside = [(shares.pcie, "PCIe"), (shares.host, "host"), (shares.compute, "accelerator")];
-    let all = machine.bounds(plan).into_iter().chain(beside);
-    all.max_by_key(|(time, _)| *time).unwrap_or((0, "nothing"))
 }

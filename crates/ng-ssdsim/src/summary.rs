@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn two_reads_of_one_channel_share_its_time() {
-        let path = Path { firmware: false, router: false, to_host: false, barrier: false };
+        let path = Path::default();
         let machine = Machine::new(&Config::paper(), path).unwrap();
         let plan = Plan::of_reads(&[0, 1], 4000);
         let mut engine = Engine::new(machine);

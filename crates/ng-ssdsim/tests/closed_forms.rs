@@ -4,7 +4,7 @@
 mod common;
 
 use common::{BARE, machine, run, trees};
-use ng_ssdsim::{Config, Engine, MICRO, NANO, Path, Plan, Start, flag};
+use ng_ssdsim::{Config, Engine, MICRO, NANO, Path, Plan, Round, Start, flag};
 
 #[test]
 fn a_lone_read_is_a_sense_and_a_transfer() {
@@ -126,9 +126,10 @@ fn hops_behind_a_barrier_do_not_overlap_and_wait_for_the_round() {
     let plan = trees(12, 128, 32, 3, 3, 400);
     let path = Path { firmware: true, barrier: true, ..BARE };
     let mut engine = Engine::new(machine(&Config::paper(), path));
-    let rounds = [10 * MICRO, 20 * MICRO, 30 * MICRO];
+    let waits = [10 * MICRO, 20 * MICRO, 30 * MICRO];
+    let rounds = [waits.map(|stack| Round { stack, ..Round::default() }).to_vec()];
     let found = engine.run(&plan, &Start { rounds: &rounds, ..Start::default() });
-    for (hop, round) in rounds.iter().enumerate() {
+    for (hop, round) in waits.iter().enumerate() {
         let (end, next) = (found.hops[hop].1, found.hops[hop + 1].0);
         assert_eq!(next, end + round + 200 * NANO, "hop {hop}");
     }

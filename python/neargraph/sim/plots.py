@@ -108,18 +108,21 @@ def hops(runs: Runs) -> Figure:
     """From the first sense of each hop to its last result, in us: bars over each other are hops
     under way together."""
     figure, axes = _figure(7.0, 1.0 + 0.55 * len(runs))
+    named: set[int] = set()
     for place, run in enumerate(runs.details):
         spans = run["batches"][0]["outcome"]["hops"]
         height = 0.8 / max(1, len(spans))
         for hop, (start, end) in enumerate(spans):
-            label = f"hop {hop}" if place == 0 else None
+            label = None if hop in named else f"hop {hop}"
+            named.add(hop)
             y = place + (hop - (len(spans) - 1) / 2) * height
             axes.barh(y, _us(end - start), height, _us(start), color=_colour(hop), label=label)
     axes.set_yticks(range(len(runs)), runs["platform"].tolist())
     axes.set_ylim(len(runs) - 0.4, -0.6)
     axes.set_xlim(left=0)
     axes.set_xlabel("us since the first command")
-    axes.legend(fontsize=8, ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1.0))
+    if named:
+        axes.legend(fontsize=8, ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1.0))
     return figure
 
 

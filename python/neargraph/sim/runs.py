@@ -29,6 +29,7 @@ from .trace import Trace
 T = TypeVar("T")
 
 PICOS = 1e-12
+WORKERS_MAX = 64
 _SHARES = ("flash", "host", "pcie", "compute")
 
 # What a sweep may vary beside the constants of a device.
@@ -44,7 +45,10 @@ class Runs:
     `compute_s`; `gemm_share`, the part of the accelerator's time that products by weights take (0
     where none is counted); `bound_by`, the server that no order of events could beat, and
     `headroom`, the time of a batch over that bound; `reads` of flash pages a batch, and `hit_rate`
-    of the page cache. A sweep adds the column `value`.
+    of the page cache. A sweep adds the column `value`. With several workers, times are those of the
+    batches that are in the device together, and the parts those of the one that was ready last.
+    Without an SSD ("host-DRAM", "host-PMEM"), `host_s` is the time of memory, and there are no
+    `reads`.
     """
 
     def __init__(self, rows: list[dict[str, Any]], details: list[dict[str, Any]]) -> None:
@@ -106,8 +110,12 @@ def simulate(
             where each page holds what an average degree puts there; "direct", the same with the
             pages of the file that the direct layout makes of the trace's store. "auto" is random
             in mode `paper`, else direct where the trace knows that file.
-        workers: Batches in the device at the same time, of "SmartSAGE-coalesced" alone.
-        targets_per_command: Targets that one of its commands asks for; 0 is a whole batch.
+        workers: Batches in the device at the same time, 1 to 64: each with its own hops and visits
+            of the host's stack, all on the same device, link and cores of the host. They begin
+            together, and the next ones when the last of them is ready. Not with `grouped` or
+            `cache_pages`.
+        targets_per_command: Targets that a command asks for, of "SmartSAGE-coalesced" alone; 0 is a
+            whole batch.
         merged: A page that a hop wants several times is read once (GLIST's S); this and the next
             two are for platforms that read whole pages hop by hop: CC, CC-pipe, FPGA-CSD,
             SmartSage, GList, BG-1.
@@ -126,7 +134,7 @@ def simulate(
     placement = _placed(placement, trace, mode, device)
     names = PLATFORMS if platforms == "all" else listed(platforms)
     crowd = {
-        "workers": whole("workers", workers, 0, 1 << 16),
+        "workers": whole("workers", workers, 1, WORKERS_MAX),
         "targets_per_command": whole("targets_per_command", targets_per_command, 0, 1 << 30),
     }
     reuse = {
@@ -267,7 +275,7 @@ def _row(trace: Trace, run: dict[str, Any]) -> dict[str, Any]:
         **{f"{part}_s": mean(b["shares"][part] * PICOS for b in batches) for part in _SHARES},
         "gemm_share": sum(part["products"] for part in parts) / max(1, computing),
         "reads": (issued - hits) / trace.core.num_batches,
-        "hit_rate": hits / issued,
+        "hit_rate": hits / issued if issued else 0.0,
         "bound_by": server,
         "headroom": last["interval"] / bound if bound else float("inf"),
     }

@@ -33,6 +33,15 @@ impl Computing {
     }
 }
 
+impl std::iter::Sum for Computing {
+    fn sum<I: Iterator<Item = Self>>(parts: I) -> Self {
+        parts.fold(Self::default(), |sum, part| Self {
+            products: sum.products + part.products,
+            rest: sum.rest + part.rest,
+        })
+    }
+}
+
 impl Accelerator {
     /// Cycles of one product: K + R + C - 2 a fold and the drain of the last one's R rows, for
     /// ceil(M / R) ceil(N / C) folds; or what the memory below needs to move `crossing` words.

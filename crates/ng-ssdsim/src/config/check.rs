@@ -89,6 +89,7 @@ macro_rules! constants {
 
 const COUNT: Allowed = Allowed::Whole(1, u32::MAX as u64);
 const BYTES: Allowed = Allowed::Whole(0, 1 << 24);
+const UNIT: Allowed = Allowed::Whole(1, 1 << 20);
 const ANY: Allowed = Allowed::Whole(0, u32::MAX as u64);
 const WORDS: Allowed = Allowed::Among(&[8, 16, 32]);
 use Allowed::{Energy, Rate, Time, Whole};
@@ -119,7 +120,15 @@ const CONSTANTS: &[Constant] = constants! {
         payload_bytes: BYTES,
         overhead_bytes: BYTES,
     },
-    host { stack_ns: Time, cores: Whole(1, 1024), io_ns: Time },
+    host { stack_ns: Time, cores: Whole(1, 1024), io_ns: Time, fault_ns: Time },
+    memory {
+        dram_latency_ns: Time,
+        dram_bytes_per_s: Rate,
+        dram_unit_bytes: UNIT,
+        pmem_latency_ns: Time,
+        pmem_bytes_per_s: Rate,
+        pmem_unit_bytes: UNIT,
+    },
     accelerator {
         rows: COUNT,
         columns: COUNT,

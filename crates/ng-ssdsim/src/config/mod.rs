@@ -40,6 +40,9 @@ pub struct Config {
     pub pcie: Pcie,
     /// The host's share.
     pub host: Host,
+    /// The host's memory, for platforms that have the whole graph there.
+    #[serde(default)]
+    pub memory: Memory,
     /// What computes inside the SSD.
     pub accelerator: Accelerator,
     /// What computes beside the host.
@@ -168,6 +171,32 @@ pub struct Host {
     pub cores: u32,
     /// Of a core for each page that comes; 0 leaves it out.
     pub io_ns: f64,
+    /// Of a core for a page fault, on top of `io_ns`: what a page costs more where it is mapped
+    /// than where it is read with `O_DIRECT`.
+    #[serde(default = "Host::usual_fault_ns")]
+    pub fault_ns: f64,
+}
+
+/// The host's memory that holds the whole graph: DRAM, or persistent memory on the memory bus.
+///
+/// An access is a load that no cache answers and that the next one waits for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Memory {
+    /// Of an access to DRAM.
+    pub dram_latency_ns: f64,
+    /// Of DRAM, for all cores together.
+    #[serde(with = "endless")]
+    pub dram_bytes_per_s: f64,
+    /// What an access brings, at least.
+    pub dram_unit_bytes: u32,
+    /// Of an access to persistent memory.
+    pub pmem_latency_ns: f64,
+    /// Of persistent memory, for all cores together.
+    #[serde(with = "endless")]
+    pub pmem_bytes_per_s: f64,
+    /// What an access brings, at least.
+    pub pmem_unit_bytes: u32,
 }
 
 /// A systolic array with a vector unit.

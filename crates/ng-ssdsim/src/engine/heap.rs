@@ -46,7 +46,7 @@ impl Heap {
         (self.sequence, self.taken) = (0, 0);
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn push(&mut self, time: Picos, kind: u8, subject: u32) {
         let key = u64::from(self.sequence) << 32 | u64::from(kind) << 28 | u64::from(subject);
         self.sequence += 1;

@@ -5,7 +5,7 @@ use crate::plan::{Plan, flag};
 use crate::time::{Picos, Rate, from_ns, to_seconds};
 
 /// What of a device a run goes through.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Path {
     /// Commands pass the cores of the SSD.
     pub firmware: bool,
@@ -15,6 +15,10 @@ pub struct Path {
     pub to_host: bool,
     /// A hop starts when the one before it has ended.
     pub barrier: bool,
+    /// What comes to the host passes its storage stack, page by page.
+    pub stack: bool,
+    /// What comes to the host takes a page fault there.
+    pub faults: bool,
 }
 
 /// Times and counts of a device on one path.
@@ -43,6 +47,8 @@ pub struct Machine {
     /// 0 where pages stay in the SSD.
     pub(super) host_cores: u32,
     pub(super) host_io: Picos,
+    /// A latency, for which no core is taken.
+    pub(super) host_stack: Picos,
 }
 
 /// Times of transfers between SSD and host.
@@ -83,7 +89,8 @@ impl Machine {
     /// The device of a configuration, as far as a path goes through it.
     pub fn new(config: &Config, path: Path) -> Result<Self, ConfigError> {
         config.check()?;
-        let flash = &config.flash;
+        let (flash, host) = (&config.flash, &config.host);
+        let fault = if path.faults { host.fault_ns } else { 0.0 };
         Ok(Self {
             flash: flash.clone(),
             path,
@@ -104,8 +111,9 @@ impl Machine {
             queue_depth: if path.router { config.router.queue_depth } else { 0 },
             dram: Rate::bytes_per_second(config.dram.bytes_per_s),
             pcie: Pcie::new(config),
-            host_cores: if path.to_host { config.host.cores } else { 0 },
-            host_io: from_ns(config.host.io_ns),
+            host_cores: if path.to_host { host.cores } else { 0 },
+            host_io: from_ns(host.io_ns + fault),
+            host_stack: if path.stack { from_ns(host.stack_ns) } else { 0 },
         })
     }
 
@@ -156,8 +164,25 @@ impl Machine {
             dram,
             self.pcie.time_of(bytes),
             self.host_io,
+            self.host_stack,
         ];
         sum.into_iter().map(to_seconds).sum::<f64>() * plan.len() as f64
+    }
+
+    /// What each page costs the host where they come to it one by one: its stack and a core, and
+    /// the link.
+    pub(crate) fn host_and_link(&self, bytes: u64) -> (Picos, Picos) {
+        (self.host_stack + self.host_io, self.pcie.time_of(bytes))
+    }
+
+    /// The time of a page from its issue to its result, if it has an idle device for itself.
+    pub(crate) fn alone(&self, plan: &Plan, command: usize) -> Picos {
+        let bytes = u64::from(plan.bytes[command]);
+        let (host, link) = self.host_and_link(bytes);
+        let of_cores = self.issue + self.complete;
+        let of_flash =
+            self.command + self.sense_of(plan, command) + self.transfer(plan.bytes[command]);
+        of_cores + of_flash + self.dram.time_of(2 * bytes) + link + host
     }
 
     /// What each kind of server has to do for a plan, the busiest of each kind.

@@ -1,4 +1,5 @@
-//! The engine: events of one batch, from the commands of a plan to the time of each.
+//! The engine: events of one batch, or of several side by side, from the commands of a plan to the
+//! time of each.
 //!
 //! Nothing here knows a graph, a platform's name or a file. What it keeps: commands are served in
 //! the order of their events, and events in that of (time, making), so a run depends on its plan
@@ -8,19 +9,25 @@
 
 mod bus;
 pub(crate) mod heap;
+mod hops;
 mod machine;
+mod outcome;
+mod rounds;
 pub(crate) mod server;
 mod stamps;
 
 use ng_types::canary::planted;
-use serde::Serialize;
 
 use bus::{Bus, Wish};
 use heap::Heap;
+use hops::Hops;
+use rounds::Visits;
 use server::{Server, Servers};
 
 pub(crate) use heap::SUBJECTS_MAX as COMMANDS_MAX;
 pub use machine::{Machine, Path, Pcie};
+pub use outcome::{Outcome, Start};
+pub use rounds::{End, Round};
 pub use stamps::{Audit, Stamps};
 
 use crate::plan::{Plan, flag};
@@ -28,7 +35,7 @@ use crate::time::Picos;
 
 const NONE: u32 = u32::MAX;
 
-/// Kinds of events; the subject is a command, or a hop for OPEN.
+/// Kinds of events; the subject is a command, or the hop of a batch for OPEN.
 mod kind {
     pub const ISSUE: u8 = 0;
     pub const ARRIVE: u8 = 1;
@@ -53,62 +60,6 @@ struct Die {
     sampler: Server,
 }
 
-/// What a run took and moved.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Outcome {
-    /// From the first issue to the last result.
-    pub makespan: Picos,
-    /// Commands that were issued.
-    pub issued: u64,
-    /// Commands whose result was seen.
-    pub completed: u64,
-    /// Events.
-    pub events: u64,
-    /// Of each hop: first sense and last result.
-    pub hops: Vec<(Picos, Picos)>,
-    /// Time of senses, over all dies (planes together count once).
-    pub die_busy: Picos,
-    /// Senses; fewer than commands where planes sense together.
-    pub senses: u64,
-    /// Time of samplers on dies.
-    pub sampler_busy: Picos,
-    /// Time of channels, over all of them.
-    pub channel_busy: Picos,
-    /// Time of the SSD's cores.
-    pub core_busy: Picos,
-    /// Time of DRAM.
-    pub dram_busy: Picos,
-    /// Time of PCIe towards the host.
-    pub pcie_busy: Picos,
-    /// Time of the host's cores.
-    pub host_busy: Picos,
-    /// Bytes over channels, spare bytes included.
-    pub channel_bytes: u64,
-    /// Bytes into DRAM from channels.
-    pub dram_bytes: u64,
-    /// Bytes on the wire towards the host.
-    pub pcie_bytes: u64,
-    /// Commands that waited at one die, at most.
-    pub queue_max: u32,
-    /// Commands that found a full queue.
-    pub spilled: u64,
-    /// Commands whose page was in the SSD's memory.
-    pub hits: u64,
-    /// Bytes of these pages.
-    pub hit_bytes: u64,
-}
-
-/// When things are issued that no command brings forth.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Start<'a> {
-    /// Of each root; at once where it is empty. In ascending order.
-    pub arrivals: &'a [Picos],
-    /// Between the end of a hop and the start of the next, where there is a barrier.
-    pub rounds: &'a [Picos],
-    /// Requests in flight, at most: roots side by side with the same entry are one. 0 is no limit.
-    pub depth: u32,
-}
-
 /// Runs plans on a machine, one after the other, in the same memory.
 #[derive(Debug)]
 pub struct Engine {
@@ -124,8 +75,9 @@ pub struct Engine {
     /// The next command in a die's queue, or the next that was sensed with it.
     next: Vec<u32>,
     register: Vec<u8>,
-    /// Commands of each hop that have no result yet, and where the hop starts.
-    pending: Vec<u32>,
+    hops: Hops,
+    visits: Visits,
+    ends: Vec<End>,
     /// Where requests are limited: the next root, and how many of each request have no result.
     next_root: u32,
     requested: Vec<u32>,
@@ -148,7 +100,9 @@ impl Engine {
             host: Servers::default(),
             next: Vec::new(),
             register: Vec::new(),
-            pending: Vec::new(),
+            hops: Hops::default(),
+            visits: Visits::default(),
+            ends: Vec::new(),
             next_root: 0,
             requested: Vec::new(),
             stamps: Stamps::default(),
@@ -160,6 +114,11 @@ impl Engine {
     /// The times of all commands of the last run.
     pub fn stamps(&self) -> &Stamps {
         &self.stamps
+    }
+
+    /// When each batch of the last run was over; zeros for one batch that has no barrier.
+    pub fn ends(&self) -> &[End] {
+        &self.ends
     }
 
     /// The machine.
@@ -175,7 +134,7 @@ impl Engine {
     /// machine does not have.
     pub fn run(&mut self, plan: &Plan, start: &Start) -> Outcome {
         assert!(plan.len() < heap::SUBJECTS_MAX, "{} commands in one batch", plan.len());
-        self.reset(plan);
+        self.reset(plan, start.rounds.len());
         self.issue_roots(plan, start);
         while let Some(event) = self.heap.pop() {
             let (now, subject) = (event.time(), event.subject());
@@ -188,13 +147,14 @@ impl Engine {
                 kind::SENT => self.sent(plan, start, subject, now),
                 kind::COMPLETE => self.complete(plan, start, subject, now),
                 kind::VISIBLE => self.visible(plan, start, subject, now),
-                _ => self.open(plan, subject as usize, now),
+                _ => self.open(plan, subject, now),
             }
         }
         self.finish()
     }
 
-    fn reset(&mut self, plan: &Plan) {
+    fn reset(&mut self, plan: &Plan, batches: usize) {
+        let batches = batches.max(plan.batches());
         let machine = &self.machine;
         let die = Die {
             head: NONE,
@@ -221,17 +181,23 @@ impl Engine {
         self.stamps.reset(plan.len());
         let hops = plan.hops();
         self.outcome = Outcome { hops: vec![(Picos::MAX, 0); hops], ..Outcome::default() };
-        self.pending.clear();
-        self.pending.resize(hops, 0);
-        for &hop in &plan.hop {
-            self.pending[usize::from(hop)] += 1;
-        }
+        self.hops.reset(plan, batches, machine.path.barrier);
+        self.visits = Visits::default();
+        self.ends.clear();
+        self.ends.resize(batches, End::default());
     }
 
-    /// What starts the run: the roots, or with a barrier the first hop.
+    /// What starts the run: the roots, or with a barrier the first hop of each batch.
     fn issue_roots(&mut self, plan: &Plan, start: &Start) {
+        for batch in 0..self.ends.len() {
+            if self.hops.is_empty(batch) {
+                self.end_round(start, batch, 0, 0);
+            } else if self.machine.path.barrier {
+                self.open(plan, self.hops.of(batch, 0), 0);
+            }
+        }
         if self.machine.path.barrier {
-            return self.open(plan, 0, 0);
+            return;
         }
         if start.depth > 0 {
             return self.request_first(plan, start.depth);
@@ -265,11 +231,11 @@ impl Engine {
         }
     }
 
-    /// All commands of a hop that wait for no other one of it, in the order of the plan.
-    fn open(&mut self, plan: &Plan, hop: usize, now: Picos) {
-        for command in 0..plan.len() as u32 {
-            let index = command as usize;
-            if usize::from(plan.hop[index]) == hop && plan.flags[index] & flag::AFTER == 0 {
+    /// All commands of a hop of a batch that wait for no other one of it, in the order of the plan.
+    fn open(&mut self, plan: &Plan, hop: u32, now: Picos) {
+        for at in self.hops.commands(hop) {
+            let command = self.hops.command(at);
+            if plan.flags[command as usize] & flag::AFTER == 0 {
                 self.issue(plan, command, now);
             }
         }
@@ -528,11 +494,12 @@ impl Engine {
         self.outcome.pcie_bytes += self.machine.pcie.wire_bytes(bytes);
         let sent = self.pcie.serve(there, self.machine.pcie.time_of(bytes)).1;
         let is_joined = plan.flags[command as usize] & flag::JOINED != 0;
-        match self.machine.host_io {
+        let served = match self.machine.host_io {
             0 => sent,
             _ if is_joined => sent,
             takes => self.host.serve(sent, takes),
-        }
+        };
+        served + self.machine.host_stack
     }
 
     /// The cores take note of a result.
@@ -561,16 +528,32 @@ impl Engine {
         for child in plan.brought_forth_by(command, self.machine.path.barrier) {
             self.issue(plan, child, now);
         }
-        if !self.machine.path.barrier {
-            return;
+        if self.hops.are_counted()
+            && let Some(done) = self.hops.complete(plan, command)
+        {
+            self.end_hop(start, done, now);
         }
-        self.pending[hop] -= 1;
-        if self.pending[hop] == 0 {
-            let round = start.rounds.get(hop).copied().unwrap_or(0);
-            if hop + 1 < self.pending.len() {
-                self.heap.push(now + round, kind::OPEN, hop as u32 + 1);
-            }
+    }
+
+    /// The last result of a hop is there: the host's round, then the next hop of the batch, if it
+    /// has one.
+    #[inline(never)]
+    fn end_hop(&mut self, start: &Start, done: u32, now: Picos) {
+        let (batch, hop) = self.hops.which(done);
+        let end = self.end_round(start, batch, hop, now);
+        if self.hops.has_next(done) {
+            self.heap.push(end, kind::OPEN, done + 1);
         }
+    }
+
+    /// The end of a round that begins now.
+    fn end_round(&mut self, start: &Start, batch: usize, hop: usize, now: Picos) -> Picos {
+        let end = &mut self.ends[batch];
+        end.time = now;
+        if let Some(round) = start.rounds.get(batch).and_then(|rounds| rounds.get(hop)) {
+            self.visits.serve(round, now, end);
+        }
+        end.time
     }
 
     fn finish(&mut self) -> Outcome {

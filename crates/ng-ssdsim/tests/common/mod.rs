@@ -1,11 +1,20 @@
 //! What several tests need: machines with one thing in them, random plans, random numbers.
 #![allow(clippy::expect_used, dead_code, reason = "each test takes what it needs")]
 
+pub mod jobs;
+
 use ng_ssdsim::{Config, Engine, Machine, Outcome, Path, Plan, Start, flag};
 use ng_types::{DrawKey, Draws, EdgeTypeId};
 
 /// Nothing between a command and its die.
-pub const BARE: Path = Path { firmware: false, router: false, to_host: false, barrier: false };
+pub const BARE: Path = Path {
+    firmware: false,
+    router: false,
+    to_host: false,
+    barrier: false,
+    stack: false,
+    faults: false,
+};
 
 /// Numbers from a seed, which the test prints.
 pub struct Random {
