@@ -18,11 +18,11 @@ after the other. Real reads overlap, so these columns err on the slow side.
 
 For each width a planted graph is imported. Its batches are what the sampler visits, 1,024 targets
 with fanouts [15, 10] by default, and their rows are gathered from one raw matrix and from the store
-on tmpfs and on a disk. All ways take turns, except those from a cold disk, which come first and
-read the first --cold-rows rows of each batch one by one. All rows of the first batch are compared.
-Batches are fresh memory unless a way says otherwise. Each figure is the median (least-most) of
---runs batches after one that is not counted. The whole takes less than 2 minutes and 4 GB with
-tmpfs included, and writes `.bench/persistent_memory.json`.
+on tmpfs and on a disk. All ways take turns, except those from a cold disk, which come first, take
+turns among themselves, and read the first --cold-rows rows of each batch. All rows of the first
+batch are compared. Batches are fresh memory unless a way says otherwise. Each figure is the median
+(least-most) of --runs batches after one that is not counted. The whole takes less than 2 minutes
+and 4 GB, with tmpfs included, and writes `.bench/persistent_memory.json`.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ def throughput(title: str, found: Measured) -> None:
 
 
 def counted(workers: int) -> str:
-    """So many workers, in words."""
+    """A number of workers, in words."""
     return "1 worker" if workers == 1 else f"{workers} workers"
 
 

@@ -167,7 +167,7 @@ impl HostSide<'_> {
         read.iter().enumerate().map(of_hop).collect()
     }
 
-    /// Bytes of each transfer to the host after a hop that read so many pages.
+    /// Bytes of each transfer to the host after a hop that read these pages and bytes.
     fn sent_after(&self, hop: usize, visits: &[u64], pages: u64, bytes: u64) -> Vec<u64> {
         let (last, nodes) = (visits.len() - 1, visits[hop]);
         let row = u64::from(self.layout.feature_bytes());

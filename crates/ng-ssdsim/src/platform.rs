@@ -37,7 +37,7 @@ pub enum ToHost {
     Nothing,
 }
 
-/// How whoever draws comes by lists and rows.
+/// How the one that draws gets lists and rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Access {
     /// Commands to the SSD, as many at a time as are known.
@@ -70,7 +70,7 @@ pub struct Platform {
     pub overlaps: bool,
     /// What a read brings is rounded up to so many bytes; 0 brings whole pages.
     pub sector_bytes: u32,
-    /// How lists and rows are come by.
+    /// How lists and rows are read.
     pub access: Access,
 }
 

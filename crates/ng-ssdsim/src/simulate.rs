@@ -69,7 +69,7 @@ pub enum SimulateError {
         /// One command after the other, and then the accelerator.
         seconds: f64,
     },
-    /// So many workers cannot be.
+    /// A number of workers that cannot be.
     #[error("{workers} workers: use 1 to {WORKERS_MAX}")]
     Workers {
         /// How many.
@@ -86,7 +86,7 @@ pub enum SimulateError {
         /// Of a command.
         targets_per_command: u32,
     },
-    /// Batches of several workers, which would have to be one, or to know whose hop ends first.
+    /// Several workers beside something that makes their batches one, or lets them share a cache.
     #[error(
         "{workers} workers and {other}: one of the two; batches of several workers are each their \
          own and share no cache"

@@ -42,7 +42,7 @@ fn a_host_with_one_read_under_way_takes_as_long_as_each_of_them() {
             assert_eq!(direct.preparation, reads * lone(&config), "{}", set.name);
             assert_eq!(direct.interval, direct.preparation + direct.shares.compute);
             assert_eq!(direct.bound, (direct.preparation, "latency"));
-            // Nobody waits for anybody, so that each part is known.
+            // No read waits for another one, so that each part is known.
             assert_eq!(
                 (direct.outcome.queue_max, direct.shares.pcie),
                 (1, direct.outcome.pcie_busy)

@@ -45,7 +45,7 @@ fn ends(plan: &Plan, path: Path, rounds: &[Vec<Round>]) -> Vec<Picos> {
 }
 
 #[test]
-fn a_batch_waits_for_its_own_hops_and_for_nobody_elses() {
+fn a_batch_waits_for_its_own_hops_and_for_no_others() {
     let plan = long_and_short();
     let path = Path { barrier: true, ..BARE };
     // A sense of 3 us and transfers of 5 us one after the other, then a read; and two reads.
@@ -136,7 +136,7 @@ fn workers_without_a_second_batch_change_nothing() {
 
 #[test]
 fn what_a_batch_waits_for_alone_overlaps_with_what_others_wait_for() {
-    // Where the stack is nearly all, so many workers are so many times as fast.
+    // Where the stack takes nearly all of the time, eight workers are nearly eight times as fast.
     let mut config = Config::detailed();
     config.host.stack_ns = 5e6;
     let set = DATASETS[3];

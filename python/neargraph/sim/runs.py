@@ -110,12 +110,9 @@ def simulate(
             where each page holds what an average degree puts there; "direct", the same with the
             pages of the file that the direct layout makes of the trace's store. "auto" is random
             in mode `paper`, else direct where the trace knows that file.
-        workers: Batches in the device at the same time, 1 to 64: each with its own hops and visits
-            of the host's stack, all on the same device, link and cores of the host. They begin
-            together, and the next ones when the last of them is ready. Not with `grouped` or
-            `cache_pages`.
-        targets_per_command: Targets that a command asks for, of "SmartSAGE-coalesced" alone; 0 is a
-            whole batch.
+        workers: Batches in the device at the same time, 1 to 64, each with hops of its own; the
+            next ones begin when all are ready. Not with `grouped` or `cache_pages`.
+        targets_per_command: Targets of a command, on "SmartSAGE-coalesced" alone; 0 is a batch.
         merged: A page that a hop wants several times is read once (GLIST's S); this and the next
             two are for platforms that read whole pages hop by hop: CC, CC-pipe, FPGA-CSD,
             SmartSage, GList, BG-1.

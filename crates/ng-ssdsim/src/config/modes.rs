@@ -233,6 +233,14 @@ mod tests {
     }
 
     #[test]
+    fn a_configuration_of_before_has_the_usual_memory_and_fault() {
+        let mut saved = serde_json::to_value(Config::detailed()).unwrap();
+        saved.as_object_mut().unwrap().remove("memory");
+        saved["host"].as_object_mut().unwrap().remove("fault_ns");
+        assert_eq!(serde_json::from_value::<Config>(saved).unwrap(), Config::detailed());
+    }
+
+    #[test]
     fn a_configuration_survives_json_and_unknown_fields_do_not() {
         for config in [Config::paper(), Config::detailed()] {
             let text = serde_json::to_string(&config).unwrap();

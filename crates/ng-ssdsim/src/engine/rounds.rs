@@ -77,13 +77,13 @@ mod tests {
             visits.serve(&round, 1_000, end);
         }
         assert_eq!(ends[0], End { time: 1_117, link: 14, host: 103 });
-        // 10 later off the link, and by then nobody is in the way.
+        // 10 later off the link, and the cores are free by then.
         assert_eq!(ends[1], End { time: 1_127, link: 24, host: 103 });
         assert_eq!(ends[0].time - 1_000, round.alone());
     }
 
     #[test]
-    fn whoever_sends_nothing_does_not_wait_for_the_link() {
+    fn a_round_that_sends_nothing_does_not_wait_for_the_link() {
         let mut visits = Visits::default();
         let mut end = End::default();
         visits.serve(&Round { up: 50, ..Round::default() }, 0, &mut end);
