@@ -76,8 +76,8 @@ def what_would_it_buy(
             `input_nodes`, `tensor` and `row_bytes` are for a store alone.
         host: Of `measure_host`, or a path that it measures once everything else has been checked.
         seed: The first of the draws.
-        seeds: How many; the steps have the range over them. A trace that was recorded from a store
-            has its own seed alone.
+        seeds: How many; steps have the range over them and their batches. A trace that was recorded
+            from a store has its own seed alone.
         input_nodes: Targets, as of `NeighborLoader`.
         row_bytes: As of `Trace.from_sampler`; the loader, which has no such rows, is modelled then.
         memory: Of this host, for a trace; a quarter of the machine's unless given.

@@ -13,7 +13,7 @@ import numpy as np
 
 from .config import Config, change
 from .presets import PRESETS
-from .runs import Runs, simulate
+from .runs import PICOS, Runs, simulate
 from .trace import Trace
 from .watched import Watched
 
@@ -49,8 +49,8 @@ class Step:
     Attributes:
         name: "this host", "uncached reader", "CC-uring", or a platform.
         where: What samples: this host "as it is", with an "ordinary SSD", or what in an SSD.
-        targets_per_s: Median over seeds; of this host, over the stretches in which it was watched.
-        least: Of all seeds, or stretches.
+        targets_per_s: Median over seeds; of this host, over all of the time that it was watched.
+        least: Of all batches of all seeds; of this host, of the stretches of that time.
         most: The same.
         bound_by: The server that no order of events could beat.
         tlc_targets_per_s: With flash of three bits a cell (preset "tlc"); None where the flash is
@@ -97,14 +97,20 @@ def platform_steps(
             name=row["platform"],
             where=where(row["platform"]),
             targets_per_s=float(np.median(speeds[:, at])),
-            least=float(speeds[:, at].min()),
-            most=float(speeds[:, at].max()),
+            least=min(_rates(runs, at)),
+            most=max(_rates(runs, at)),
             bound_by=row["bound_by"],
             tlc_targets_per_s=float(np.median(slow[:, at])),
         )
         for at, row in enumerate(runs[0].rows)
     ]
     return steps, runs
+
+
+def _rates(runs: Sequence[Runs], at: int) -> list[float]:
+    """Targets a second of each batch that one platform made with any seed."""
+    batches = [batch for found in runs for batch in found.details[at]["batches"]]
+    return [batch["targets"] / (batch["interval"] * PICOS) for batch in batches]
 
 
 def host_steps(

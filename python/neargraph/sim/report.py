@@ -187,8 +187,9 @@ def _chain(answer: Answer) -> str:
         f"<th>{explained('times with TLC')}</th></tr>"
         f"{''.join(_stage(step, here, top) for step in stages)}</table></div>"
         f'<p class="soft">Thick bars: flash with senses of {answer.sense_us:.3g} us; thin bars: '
-        f"TLC flash. In brackets the lowest and the highest of {len(answer.seeds)} simulated "
-        "seeds, and for this host of the intervals in which it was measured. "
+        f"TLC flash. In brackets the lowest and the highest of all batches of "
+        f"{len(answer.seeds)} simulated seeds, and for this host of the intervals in which it was "
+        "measured. "
         f"Only {known} is measured; devices are simulated, and are designs from publications, not "
         "products. Targets/s include sampling, reading and computing the model on an "
         "accelerator.</p>"
