@@ -43,6 +43,7 @@ img { max-width: 100%; height: auto; background: #fff; border-radius: .3rem; }
 .made p { margin: .1rem 0; } dt { font-weight: 600; margin-top: .5rem; } dd { margin: 0 0 0 1rem; }
 @media (max-width: 40rem) {
   .chain .more { display: none; } body { padding: 0 .6rem; } .chain td { white-space: normal; }
+  .chain th, .chain td { padding: .2rem .3rem; } .chain td.bars { min-width: 3.5rem; }
 }
 @media print {
   body { color: #000; background: #fff; } .wide { overflow: visible; } .big img { min-width: 0; }
