@@ -44,7 +44,14 @@ def start(tmpfs, disk, *more):
     command = [sys.executable, "-m", "benchmarks.persistent_memory", "--columns", "100"]
     command += ["--matrix", "8MB", "--cold-rows", "64", "--tmpfs", str(tmpfs), "--disk", str(disk)]
     command += ["--out", str(disk / "report.json"), *more]
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    # Shells let programs in the background ignore SIGINT, and their children with them.
+    return subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, text=True, preexec_fn=_take_interrupts
+    )
+
+
+def _take_interrupts():
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def test_units_are_counted_where_rows_lie():
