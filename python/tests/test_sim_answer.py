@@ -117,7 +117,7 @@ def test_the_simplest_within_five_percent_is_recommended():
     assert "Then BG-2 is the simplest that makes 95 % of the best: 4 times." in found.words()
     found = answered(here, uring, step("BG-1", 900.0), step("BG-2", 1000.0))
     assert found.recommended == "BG-2"
-    assert "Of the simpler ones the fastest, BG-1, reaches 90 %." in found.words()
+    assert "The fastest simpler one, BG-1, reaches 90 % of that." in found.words()
     assert "The choice stays the same." in found.words()
     found = answered(here, step("CC-uring", 104.0))
     assert found.recommended == "this host"

@@ -337,7 +337,7 @@ def test_the_command_writes_the_report_and_compares_with_a_host(tmp_path, capsys
     small = ["simulate", "--dataset", "ppi", "--batch", "16", "--batches", "2"]
     code, out, err = run(*small, "--host", tmp_path, "--out", tmp_path / "out", capsys=capsys)
     assert (code, err) == (0, "")
-    assert "Among the simulated devices: an SSD whose flash dies sample (BG-2), " in out
+    assert "designs, which are no products yet: an SSD whose flash dies sample (BG-2), " in out
     assert (tmp_path / "out" / "report.html").exists()
     code, out, err = run(
         *small,

@@ -204,7 +204,7 @@ class Answer:
         chosen, best = self.step(self.recommended), self.step(self.best)
         if chosen.name == HERE:
             return ["Buy nothing: this host makes 95 % of what the best of these devices would."]
-        text = f"Among the simulated devices: {_in_words(chosen, False)}"
+        text = f"Of the simulated designs, which are no products yet: {_in_words(chosen, False)}"
         gains = f"{self._gain(chosen):.3g} times as fast as this host"
         text += f", {gains}, or {self._gain_tlc(chosen):.3g} times with TLC flash."
         if chosen.name != best.name:
@@ -214,7 +214,7 @@ class Answer:
         simpler = [s for s in self._for_sale() if (rank(s.name) or 0) < (rank(best.name) or 0)]
         next_best = max(simpler, key=lambda step: step.targets_per_s)
         share = 100 * next_best.targets_per_s / best.targets_per_s
-        return [f"{text} Of the simpler ones the fastest, {next_best.name}, reaches {share:.0f} %."]
+        return [f"{text} The fastest simpler one, {next_best.name}, reaches {share:.0f} % of that."]
 
     def _choice_tlc(self, slow: Step) -> str:
         if slow.name == self.recommended:
