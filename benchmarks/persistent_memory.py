@@ -161,16 +161,22 @@ def remove_unlocked(folder: Path) -> None:
         os.close(lock)
 
 
+class Ended(KeyboardInterrupt):
+    """A signal ends the run. Python's compiler drops other exceptions where it folds constants."""
+
+
 @contextmanager
 def ended_cleanly() -> Iterator[None]:
     """SIGTERM and SIGHUP leave the block as Ctrl-C does, so that files are removed."""
 
     def end(number: int, _frame: Any) -> None:
-        raise SystemExit(128 + number)
+        raise Ended(number)
 
     before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         yield
+    except Ended as ended:
+        raise SystemExit(128 + ended.args[0]) from None
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

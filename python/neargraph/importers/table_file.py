@@ -32,6 +32,9 @@ _PYARROW_BYTES = 48 << 20
 # Its reader of CSV keeps dozens of blocks, as text and as columns.
 _CSV_BLOCK_BYTES = 256 << 10
 _CSV_BYTES = 32 << 20
+# Pages of Parquet as they were packed and unpacked, and a buffer for each column.
+_PARQUET_BYTES = 24 << 20
+_PARQUET_COLUMN_BYTES = _BUFFER_BYTES + (256 << 10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +63,14 @@ class Table:
                 f"{path}: reading tables needs pyarrow; install it with: pip install pyarrow"
             ) from error
         # The library itself, once; tables are opened before anything else is held.
-        library = _PYARROW_BYTES + (_CSV_BYTES if path.suffix == ".csv" else 0)
-        hold(str(path), max(0, library - current().held))
+        reader = _CSV_BYTES if path.suffix == ".csv" else 0
+        reader = _PARQUET_BYTES if path.suffix in _PARQUET else reader
+        hold(str(path), max(0, _PYARROW_BYTES + reader - current().held))
         try:
             if path.suffix in _PARQUET:
                 with pq.ParquetFile(path) as file:
+                    columns = _column_bytes(file.metadata)
+                    hold(str(path), max(0, _PYARROW_BYTES + reader + columns - current().held))
                     return Table(path, file.schema_arrow, file.metadata.num_rows)
             if path.suffix == ".csv":
                 blocks = pc.ReadOptions(use_threads=False, block_size=_CSV_BLOCK_BYTES)
@@ -197,6 +203,13 @@ class Table:
     def _null(self, column: Any, name: str, first: int) -> None:
         row = first + int(np.flatnonzero(np.asarray(column.is_null()))[0])
         fail(f"{self.path} [{name}]", f"row {row} is null", "fill or drop the row")
+
+
+def _column_bytes(footer: Any) -> int:
+    """What reading all columns of the largest row group at once takes for their buffers."""
+    groups = [footer.row_group(k) for k in range(footer.num_row_groups)]
+    sizes = [[g.column(k).total_uncompressed_size for k in range(g.num_columns)] for g in groups]
+    return max((sum(min(_PARQUET_COLUMN_BYTES, n) for n in group) for group in sizes), default=0)
 
 
 @contextmanager
