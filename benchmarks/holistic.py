@@ -106,7 +106,7 @@ def by_accelerator(found: Found, title: str, value: Callable[[Row], float], form
 
 
 def words(args: argparse.Namespace) -> None:
-    """GCN on BG-1 with GLIST's flash, rows and arithmetic of so many bits. Its accelerator is
+    """GCN on BG-1 with GLIST's flash, rows and arithmetic of 8, 16 and 32 bits. Its accelerator is
     inside the SSD, as GLIST's is."""
     points = list(product(SETS, WORD_BITS, SEEDS))
 

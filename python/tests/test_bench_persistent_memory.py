@@ -14,15 +14,14 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT))
 pytest.importorskip("torch")
 
-from benchmarks.persistent_memory import (  # noqa: E402
+from benchmarks.persistent_memory.gathering import units  # noqa: E402
+from benchmarks.persistent_memory.room import (  # noqa: E402
     PREFIX,
     check_places,
     file_system,
-    loads_of,
     scratch,
-    units,
-    whole_ctypes,
 )
+from benchmarks.persistent_memory.whole import loads_of, whole_ctypes  # noqa: E402
 
 SHM = Path("/dev/shm")
 

@@ -30,7 +30,7 @@ def answer(trace):
 
 
 def watched(reads, cpu_seconds=0.001, seconds=0.01):
-    """A loader that made ten batches of 32 targets with so many reads of a page each."""
+    """A loader that made ten batches of 32 targets, each with `reads` reads of a page."""
     requests = np.zeros(10 * reads, dtype=RECORD)
     requests["offset"], requests["bytes"] = np.arange(10 * reads) * 4096, 4096
     return ng.sim.Watched(
@@ -230,6 +230,21 @@ def test_the_gain_is_most_sensitive_to_what_moves_it_most(trace, answer):
         run = ng.sim.simulate(trace, platforms=["BG-2"], mode="detailed", device=other)
         speed = run["targets_per_s"][0] / answer.here.targets_per_s
         assert speed == pytest.approx(one.with_half)
+
+
+def test_a_model_that_is_far_from_the_measured_rate_is_said_to_be(trace):
+    def said(seconds):
+        found = ng.sim.what_would_it_buy(
+            trace, HOST, memory="64MB", seeds=1, watched=watched(10, 0.02, seconds)
+        )
+        return found.modelled_targets_per_s / found.here.targets_per_s, found.words()
+
+    ratio, words = said(0.02)
+    assert ratio == pytest.approx(2)
+    assert "The model makes this host 2 times as fast as it was measured" in words
+    ratio, words = said(0.0125)
+    assert ratio == pytest.approx(1.25)
+    assert "as it was measured" not in words
 
 
 def test_the_loader_of_a_store_is_run_and_watched(homo):

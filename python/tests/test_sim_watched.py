@@ -1,5 +1,7 @@
 """A loader that is watched: its requests, and what they take on disks that are known."""
 
+import time
+
 import numpy as np
 import pytest
 import torch
@@ -7,6 +9,7 @@ from torch_geometric.data import Data
 
 import neargraph as ng
 from neargraph.exceptions import UnsupportedArgument
+from neargraph.sim.watched import _warm_up, _watch
 
 HOST = {"reads_per_s": [10_000.0, 100_000.0], "bytes_per_s": 1e9, "read_bytes": 4096}
 QUICK = {"seconds": 0.2, "warm_seconds": 0.3, "batch_size": 64}
@@ -38,6 +41,49 @@ def test_the_disk_or_the_processor_takes_the_time_of_a_batch():
     assert found.on_host(HOST) == pytest.approx((0.2 + 0.303) / 2)
     assert found.on_host({**HOST, "reads_per_s": [1e9], "bytes_per_s": 1e12}) == 0.1
     assert watched([], written_bytes=1e9).on_host(HOST) == pytest.approx(2)
+
+
+def test_a_loader_that_reads_whole_windows_first_takes_the_sum_of_both():
+    short = [(at * 4096, 4096, 0) for at in range(20_000)]
+    found = watched(short)
+    dealt = watched(short)
+    dealt.reading = "distribute"
+    assert (found.on_host(HOST), dealt.on_host(HOST)) == pytest.approx((0.1, 0.2))
+    one, other = found.on_ssd(), dealt.on_ssd()
+    assert one["disk_seconds"] == other["disk_seconds"]
+    assert other["seconds"] == pytest.approx(other["disk_seconds"] + 0.1)
+    assert one["bound_by"] == other["bound_by"] == "processor"
+
+
+class Bursts:
+    """Batches of one seed; those of a window of 50 come at once."""
+
+    def __init__(self):
+        self.made = 0
+
+    def __iter__(self):
+        while True:
+            if self.made % 50 == 0:
+                time.sleep(0.05)
+            self.made += 1
+            yield Data(batch_size=1)
+
+    def chosen(self):
+        return {"window": 50}
+
+
+def test_batches_that_come_in_bursts_are_watched_for_whole_windows():
+    loader = Bursts()
+    batches = iter(loader)
+    # It begins inside of a window.
+    next(batches)
+    assert _warm_up(loader, batches, 3.0)
+    parts = _watch(batches, 0.12, 50, 10.0)
+    assert sum(part[2] for part in parts) >= 0.12
+    assert all(part[0] > 0 and part[0] % 50 == 0 for part in parts)
+    # No whole window fits into this time.
+    assert not _warm_up(loader, batches, 0.01)
+    assert _watch(iter(Bursts()), 0.01, 50, 0.001)[0][0] == 1
 
 
 def test_requests_on_a_simulated_ssd_are_whole_pages_of_files_one_behind_the_other():

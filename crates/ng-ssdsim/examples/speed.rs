@@ -1,8 +1,8 @@
 //! How fast the simulator is: `cargo run --release -p ng-ssdsim --example speed [TARGETS]`.
 //!
 //! Prints events a second of each platform on one core (planning excluded), the time of all
-//! platforms on the five data sets at batch 128 as a caller waits for it, and that of so many
-//! targets (100,000 unless given) on one platform.
+//! platforms on the five data sets at batch 128 as a caller waits for it, and that of TARGETS
+//! targets (default 100,000) on one platform.
 #![allow(clippy::expect_used)]
 
 use std::time::Instant;

@@ -129,9 +129,9 @@ fn arithmetic(costs: &Energy, array: &Accelerator, work: &Work) -> f64 {
     products as f64 * (multiply + add) + added as f64 * add + multiplied as f64 * multiply
 }
 
-/// An addition and a multiplication of words of so many bits, times those of 16 bits: Horowitz
-/// (ISSCC 2014, 45 nm) has 0.03 and 0.2 pJ for integers of 8 bits, 0.4 and 1.1 pJ for floating
-/// point of 16, and 0.9 and 3.7 pJ of 32.
+/// The energy of an addition and of a multiplication of `bits`-bit words, as multiples of those of
+/// 16 bits: Horowitz (ISSCC 2014, 45 nm) has 0.03 and 0.2 pJ for integers of 8 bits, 0.4 and 1.1 pJ
+/// for floating point of 16, and 0.9 and 3.7 pJ of 32.
 fn times_of_words(bits: u32) -> (f64, f64) {
     match bits {
         8 => (0.03 / 0.4, 0.2 / 1.1),

@@ -44,7 +44,7 @@ impl Job {
     pub fn run(&self, trace: &Trace) -> Result<Run, SimulateError> {
         self.config.check()?;
         let platform = Platform::by_name(&self.platform)?;
-        // Where results bring forth the next commands, nobody could find a row that lies elsewhere.
+        // If results start the next commands, the flash has no way to find rows that lie elsewhere.
         let together = self.config.features_beside_lists || platform.is_streaming();
         let format = if together { Format::Direct } else { Format::Csr };
         let (bytes, degree) = (self.feature_bytes, self.mean_degree);

@@ -96,7 +96,7 @@ impl Stripes {
 /// A layout that cannot be.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 pub enum LayoutError {
-    /// Places that nobody knows.
+    /// The trace was recorded without places on pages of this size.
     #[error(
         "the trace does not say where its nodes lie on pages of {page_bytes} bytes; \
          record it with that page size, or use another placement"

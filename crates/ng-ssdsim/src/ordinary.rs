@@ -1,8 +1,8 @@
 //! The requests of a host on a simulated SSD that computes nothing: what the same reads would take
 //! if the disk under them were this one.
 //!
-//! What a host reads, and in which order, comes from elsewhere: a loader that was watched, say. Its
-//! requests are made in that order, so many at a time.
+//! The caller supplies the requests in order, for example those of a watched loader. They are
+//! submitted in that order, with a fixed number in flight.
 
 use serde::Serialize;
 

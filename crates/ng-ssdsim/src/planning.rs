@@ -241,7 +241,7 @@ impl<'a> Planner<'a> {
     }
 }
 
-/// Which entry finds each entry first; [`ROOT`] for those that nobody finds.
+/// The first entry that leads to each entry; [`ROOT`] for entries that none leads to.
 fn parents(trace: &Trace, batch: usize) -> Vec<u32> {
     let range = trace.entries_of(batch);
     let mut parent = vec![ROOT; range.len()];

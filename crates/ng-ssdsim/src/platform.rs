@@ -68,7 +68,7 @@ pub struct Platform {
     pub to_host: ToHost,
     /// Pages go on to the host while others are read.
     pub overlaps: bool,
-    /// What a read brings is rounded up to so many bytes; 0 brings whole pages.
+    /// The unit of a read in bytes: reads are rounded up to it. 0 reads whole pages.
     pub sector_bytes: u32,
     /// How lists and rows are read.
     pub access: Access,

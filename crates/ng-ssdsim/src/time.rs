@@ -23,7 +23,7 @@ pub fn to_seconds(time: Picos) -> f64 {
     time as f64 / SECOND as f64
 }
 
-/// How long bytes take on something that moves a byte in so many picoseconds.
+/// A transfer rate, from which the time of a number of bytes follows.
 ///
 /// Rates are kept as picoseconds a byte, in 32.32 fixed point: 800 MB/s are exactly 1,250.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ const LAYERS: [Layer; 3] = [Layer::Gcn, Layer::Gin, Layer::Ngcf];
 const TARGETS: u32 = 128;
 const FANOUTS: [u32; 3] = [3, 3, 3];
 
-/// Inference on a set in mode `detailed`, with rows of words of so many bits.
+/// Inference on a set in mode `detailed`, with rows of `bits`-bit words.
 fn job(config: Config, set: &Dataset, layer: Layer, platform: &str, word_bits: u32) -> Job {
     let columns = u64::from(set.columns);
     Job {
@@ -113,7 +113,7 @@ fn training_takes_an_accelerator_longer_than_inference() {
     }
 }
 
-/// GCN on a platform whose words have so many bits, in the flash and where they are computed on.
+/// GCN on a platform with words of `bits` bits, both in flash and in arithmetic.
 fn with_words(set: &Dataset, platform: &str, word_bits: u32) -> BatchRun {
     let mut config = Config::detailed();
     // GLIST's flash.

@@ -14,6 +14,8 @@ from .runs import Runs
 
 # Less than that, and the simpler device is the one to have.
 NEARLY = 0.95
+# Where a modelled rate is within this factor of the measured one, nothing is said of it.
+_ALIKE = 1.3
 _INSIDE = {
     "cores of the SSD": "An SSD whose controller cores sample",
     "dies of the SSD": "An SSD whose flash dies sample",
@@ -181,6 +183,12 @@ class Answer:
             said.append(
                 "This host's rate was still changing when it was measured; give it longer to "
                 "warm up before you rely on it."
+            )
+        ratio = self.modelled_targets_per_s / self.here.targets_per_s
+        if self.reading != "modelled" and not 1 / _ALIKE <= ratio <= _ALIKE:
+            said.append(
+                f"The model makes this host {ratio:.2g} times as fast as it was measured, so what "
+                "another SSD would gain is uncertain by as much."
             )
         return said
 

@@ -140,7 +140,7 @@ def host_steps(
         here,
         *(min(rate, targets / compute_s) if compute_s else rate for rate in watched.rates),
     ]
-    is_disk = modelled > watched.cpu_seconds / watched.cores
+    is_disk = watched.disk_on_host(host) > watched.cpu_seconds / watched.cores
     bound = "disk" if is_disk else "processor"
     bound = bound if watched.seconds >= compute_s else "accelerator"
     (fast, server), (slow, _) = with_ssd(device), with_ssd(tlc_of(device))

@@ -55,8 +55,8 @@ def direct_size(
     Args:
         dataset: A name.
         sigma: Standard deviation of the logarithm of degrees, whose mean is the published one.
-        sections_per_page: At most so many sections share a page; 16 are what 4 bits of an address
-            can tell apart. None is no limit.
+        sections_per_page: The most sections that share a page. 4 bits of an address can tell
+            16 apart. None is no limit.
         page_bytes: Of a page.
         nodes: So many are drawn and packed.
         seed: Of the degrees.
@@ -119,7 +119,7 @@ def _sections(
 def _packed(sizes: np.ndarray, page: int, most: int) -> int:
     """Pages for sections: each goes to the fullest page that still has room for it."""
     pages = 0
-    # By bytes left: sections of each page that has so many.
+    # At index b: the sections of each page that has b bytes left.
     open_pages: list[list[int]] = [[] for _ in range(page + 1)]
     has_open = np.zeros(page + 1, dtype=bool)
     for size in sizes.tolist():

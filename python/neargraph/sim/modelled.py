@@ -111,7 +111,7 @@ def _visits(trace: Trace) -> tuple[int, int]:
 def _at_random(
     generator: np.random.Generator, count: int, among: int, size: int, file: int
 ) -> np.ndarray:
-    """Requests for some of `among` pieces of so many bytes."""
+    """Requests at random among `among` pieces of `size` bytes."""
     found = np.zeros(count, dtype=RECORD)
     found["offset"] = generator.integers(0, max(1, among), count, dtype=np.uint64) * np.uint64(size)
     found["bytes"] = size

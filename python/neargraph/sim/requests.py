@@ -33,14 +33,14 @@ ROUNDS = 8
 MISSED = 0.1
 # A chain of close targets ends after 32 on average at the latest: a longer one uses up its region.
 NEAR_MAX = 31 / 32
-# Targets that are compared with the one before, out of so many subgraphs of that one.
+# Candidates, out of the previous target's subgraph, that are compared with that target.
 COMPARED = 32
 POOLS = 4
 # Random streams of the pools, apart from those of batches.
 POOL_STREAM = 1 << 32
 # Subgraphs that are in memory at a time where a whole stream is measured.
 CHUNK = 1024
-# Greedy order compares each request of a stretch with all others.
+# The greedy order compares each request of a run with all others of it.
 REORDER_MAX = 1 << 14
 
 
@@ -161,8 +161,8 @@ class Requests:
             repeats: Share of requests that repeat, from 0 to below 1; the count is rounded.
             fanouts: Neighbours of a node by hop.
             window: Requests of a batch.
-            shuffle_within: After targets are chosen, each stretch of so many requests is shuffled,
-                as GLIST does with all of them; 0 leaves them.
+            shuffle_within: Shuffle each run of this many requests after targets are chosen. GLIST
+                shuffles all of them. 0 does not shuffle.
             seed: Of targets and draws.
 
         Raises:

@@ -108,7 +108,7 @@ def room_of_store(store: "Store", tensor: str | None) -> Room:
 
 
 def room_of_trace(trace: Trace, memory_bytes: int) -> Room:
-    """What the graph of a trace takes, whose rows nobody can look at."""
+    """What the graph of a trace takes. Its rows are not at hand, so they are not inspected."""
     topology, rows = sizes_of(trace)
     int8 = int(trace.about["columns"]) * int(trace.about["num_nodes"])
     return Room(memory_bytes, topology, rows, int8 if int8 < rows else None)

@@ -125,7 +125,7 @@ class Trace:
             batches: As many at most.
             batch_size: Seeds of a batch; the last may have fewer.
             tensor: Whose rows are the features; None for the topology alone, without rows.
-            row_bytes: In place of a tensor's rows, some of so many bytes, each of 4-byte columns.
+            row_bytes: Bytes of a row, instead of a tensor's rows; its columns have 4 bytes.
             page_bytes: Records as well where the nodes lie in a file of the direct layout with
                 such pages (a pass over the degrees of all nodes); None leaves that out, as do rows
                 that do not fit into a page.

@@ -35,6 +35,9 @@ _STRETCHES = 12
 # Of the time in which it is watched.
 _PARTS = 5
 
+# Batches, seeds, seconds, and seconds of the processor.
+Part = tuple[int, int, float, float]
+
 
 @dataclass
 class Watched:
@@ -76,10 +79,18 @@ class Watched:
         """Their mean."""
         return self.targets / self.batches
 
-    def on_host(self, host: dict[str, Any]) -> float:
-        """Seconds of a batch on a measured host, as modelled: each request takes 1 / (reads a
-        second), and bytes beyond those of a read 1 / (bytes a second) each, while the processor
-        works.
+    @property
+    def alternates(self) -> bool:
+        """Whether the disk and the processor work in turns instead of at the same time.
+
+        With "distribute" they do: all rows of a window are read, written and read again before its
+        batches are made.
+        """
+        return self.reading == "distribute"
+
+    def disk_on_host(self, host: dict[str, Any]) -> float:
+        """Seconds of the disk for a batch on a measured host, as modelled: each request takes
+        1 / (reads a second), and bytes beyond those of a read 1 / (bytes a second) each.
 
         Args:
             host: Of `measure_host`; its highest depth counts, because loaders keep their queue
@@ -88,8 +99,17 @@ class Watched:
         longer = np.maximum(0, self.requests["bytes"].astype(np.int64) - host["read_bytes"])
         each = 1 / host["reads_per_s"][-1] + longer / host["bytes_per_s"]
         temporary = 2 * self.written_bytes / host["bytes_per_s"]
-        disk = float(each.sum()) / self.batches + temporary
-        return float(max(disk, self.cpu_seconds / self.cores))
+        return float(each.sum() / self.batches + temporary)
+
+    def on_host(self, host: dict[str, Any]) -> float:
+        """Seconds of a batch on a measured host, as modelled: those of the disk (`disk_on_host`),
+        or of the processor if they are more; their sum if the loader `alternates`.
+        """
+        return self._with_processor(self.disk_on_host(host))
+
+    def _with_processor(self, disk: float) -> float:
+        cpu = self.cpu_seconds / self.cores
+        return disk + cpu if self.alternates else max(disk, cpu)
 
     def on_ssd(self, device: Config | None = None, depth: int = 64) -> dict[str, Any]:
         """The same requests on a simulated SSD that computes nothing, `depth` at a time.
@@ -103,7 +123,7 @@ class Watched:
 
         Returns:
             ``seconds`` of a batch; ``disk_seconds``, of its requests and temporary files alone;
-            ``bound_by``, what no order of events could beat.
+            ``bound_by``, what takes the most time.
 
         Raises:
             UnsupportedArgument: For a device that cannot be, or more pages than can be simulated.
@@ -115,12 +135,12 @@ class Watched:
         found = json.loads(_core.simulate_requests(first, pages, json.dumps(device), depth))
         reads = found["outcome"]["makespan"] * 1e-12 / self.batches
         temporary = self.written_bytes * temporary_s_per_byte(device)
-        cpu = self.cpu_seconds / self.cores
+        disk = reads + temporary
         bound = found["bound"][1] if reads >= temporary else "temporary files"
         return {
-            "seconds": max(reads + temporary, cpu),
-            "disk_seconds": reads + temporary,
-            "bound_by": bound if reads + temporary >= cpu else "processor",
+            "seconds": self._with_processor(disk),
+            "disk_seconds": disk,
+            "bound_by": bound if disk >= self.cpu_seconds / self.cores else "processor",
         }
 
     def _pages(self, page_bytes: int) -> tuple[np.ndarray, np.ndarray]:
@@ -203,7 +223,7 @@ def watch_loader(
             path = Path(folder) / "requests"
             before = store.stats()["temporary_write_bytes"]
             with store.trace_reads(path):
-                parts = [_run(batches, seconds / _PARTS) for _ in range(_PARTS)]
+                parts = _watch(batches, seconds, _window(loader), seconds + warm_seconds)
             written = store.stats()["temporary_write_bytes"] - before
             requests = _read(path)
         chosen = loader.chosen()
@@ -229,26 +249,50 @@ def _endless(loader: Any) -> Iterator[Any]:
         yield from loader
 
 
-def _run(batches: Iterator[Any], seconds: float) -> tuple[int, int, float, float]:
-    """(batches, seeds, seconds, seconds of the processor) of so long a time, and one batch more."""
+def _window(loader: Any) -> int:
+    """Batches that the loader looks ahead; their time is a cycle of sampling and reading."""
+    return int((loader.chosen() or {}).get("window") or 1)
+
+
+def _run(batches: Iterator[Any], seconds: float, window: int, most: float) -> Part:
+    """Takes whole windows of batches until `seconds` have passed; part of one after `most`.
+
+    Rates differ inside of a window: where all of its rows are read before the first batch is due,
+    its batches come at once.
+    """
     start, cpu = time.perf_counter(), time.process_time()
     count = targets = 0
-    while time.perf_counter() - start < seconds or not count:
+    took = 0.0
+    while took < seconds or count % window or not count:
         targets += int(next(batches).batch_size)
         count += 1
-    return count, targets, time.perf_counter() - start, time.process_time() - cpu
+        took = time.perf_counter() - start
+        if took >= most:
+            break
+    return count, targets, took, time.process_time() - cpu
+
+
+def _watch(batches: Iterator[Any], seconds: float, window: int, most: float) -> list[Part]:
+    """Parts of whole windows, together of `seconds` at least."""
+    parts: list[Part] = []
+    took = 0.0
+    while took < seconds:
+        parts.append(_run(batches, min(seconds - took, seconds / _PARTS), window, most - took))
+        took += parts[-1][2]
+    return parts
 
 
 def _warm_up(loader: Any, batches: Iterator[Any], seconds: float) -> bool:
     """Runs until two stretches have the same rate, with the windows of a look-ahead full."""
     rates: list[float] = []
-    done = 0
-    for _ in range(_STRETCHES):
-        count, _, took, _ = _run(batches, seconds / _STRETCHES)
-        done += count
+    done, left = 0, seconds
+    while left > 0:
+        window = _window(loader)
+        count, _, took, _ = _run(batches, seconds / _STRETCHES, window, left)
+        done, left = done + count, left - took
         rates.append(count / took)
-        is_full = done >= 2 * ((loader.chosen() or {}).get("window") or 0)
-        if is_full and len(rates) > 2 and abs(rates[-1] / rates[-2] - 1) < _STEADY_SHARE:
+        is_whole = done >= 2 * window and count % window == 0
+        if is_whole and len(rates) > 2 and abs(rates[-1] / rates[-2] - 1) < _STEADY_SHARE:
             return True
     return False
 

@@ -119,8 +119,8 @@ impl Accelerator {
         (computing + waiting).max(self.moving_cycles(rows.gathered * rows.shape.n))
     }
 
-    /// Cycles of the same as a product by the matrix that selects rows, which a core writes word by
-    /// word; nothing where there is no such way.
+    /// Cycles of the same gather as a product with the matrix that selects the rows. A core writes
+    /// that matrix word by word. `None` if this accelerator or these rows do not allow it.
     fn selection_cycles(&self, rows: &RowWork) -> Option<u64> {
         if !self.sums_on_array || self.lanes == 0 || !rows.is_linear || rows.gathered == 0 {
             return None;
@@ -143,8 +143,8 @@ impl Accelerator {
         self.scratchpad_bytes * 8 / u64::from(self.word_bits)
     }
 
-    /// Cycles in which the memory below moves so many words: its bytes a cycle do not depend on
-    /// their size.
+    /// Cycles in which the memory below moves `words`. Its bytes a cycle do not depend on the size
+    /// of a word.
     fn moving_cycles(&self, words: u64) -> u64 {
         match u64::from(self.words_per_cycle) {
             0 => 0,

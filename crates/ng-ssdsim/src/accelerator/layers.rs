@@ -80,8 +80,8 @@ impl Layer {
         }
     }
 
-    /// The gradients of the same. Those of the rows that a layer is given are computed unless they
-    /// are features, which nobody trains.
+    /// The gradients of the same layers. A layer's gradients of its input rows are computed unless
+    /// these rows are features, which are not trained.
     ///
     /// [`Layer::Sage`] has none: it is BeaconGNN's model, whose training is counted in products.
     pub(super) fn backward(self, size: &Size) -> Vec<RowWork> {

@@ -36,7 +36,7 @@ pub struct Model {
     pub layer: Layer,
 }
 
-/// Widths that can be simulated: of features, which may be none, and of everything else.
+/// The largest widths that can be simulated: of features (0 is allowed), and of all other rows.
 const COLUMNS_MAX: u64 = 1 << 20;
 const WIDTH_MAX: u64 = 1 << 16;
 

@@ -23,7 +23,7 @@ const CORE_BYTES: u64 = (1 << 20) + (160 << 10);
 const ARRAY_BYTES: u64 = 128 << 10;
 
 impl Accelerator {
-    /// The three, by name.
+    /// The three published accelerators and their names.
     pub const PUBLISHED: [(&'static str, Make); 3] =
         [("octa", Self::octa), ("lsap", Self::lsap), ("hetero", Self::hetero)];
 
@@ -42,10 +42,9 @@ impl Accelerator {
         }
     }
 
-    /// Lsap-HGNN: systolic arrays, more than Hetero-HGNN has: two of 64 elements side by side, the
-    /// fewest that are several. No unit of theirs follows an index, so the core of the shell, which
-    /// is like one of the eight, does what is no product, or the arrays multiply by a matrix that
-    /// selects rows.
+    /// Lsap-HGNN: several systolic arrays, where Hetero-HGNN has one. Here they are two, of 64
+    /// elements each. No array can follow an index, so the shell's core, which equals one core of
+    /// Octa-HGNN, gathers rows, or the arrays multiply by a matrix that selects them.
     pub fn lsap() -> Self {
         Self {
             rows: 16,

@@ -211,8 +211,8 @@ pub struct Accelerator {
     pub lanes: u32,
     /// Cycles a second.
     pub hertz: f64,
-    /// Words of 16 bits that the memory below moves in a cycle; 0 is no limit. Of others it moves
-    /// as many bytes.
+    /// 16-bit words that the memory below moves in a cycle; 0 is no limit. Words of other sizes
+    /// move at the same bytes a cycle.
     pub words_per_cycle: u32,
     /// Bits of a word: 8, 16 or 32.
     #[serde(default = "Accelerator::usual_word_bits")]

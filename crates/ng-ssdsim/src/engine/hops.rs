@@ -78,7 +78,7 @@ impl Hops {
         self.of(plan.batch_of(command), hop)
     }
 
-    /// Where the commands of a hop are; none where there is no such hop.
+    /// The range of a hop's commands; empty if the trace has fewer hops.
     pub fn commands(&self, number: u32) -> Range<u32> {
         match self.first.get(number as usize..number as usize + 2) {
             Some(&[first, end]) => first..end,

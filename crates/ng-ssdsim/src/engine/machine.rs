@@ -72,14 +72,14 @@ impl Pcie {
         }
     }
 
-    /// Bytes on the wire for so many of content.
+    /// Bytes on the wire for `bytes` of content.
     pub fn wire_bytes(&self, bytes: u64) -> u64 {
         let whole = bytes.next_multiple_of(self.unit);
         let packets = if self.payload == 0 { 0 } else { whole.div_ceil(self.payload) };
         whole + packets * self.overhead
     }
 
-    /// The time of so many bytes of content.
+    /// The time in which `bytes` of content cross the wire.
     pub fn time_of(&self, bytes: u64) -> Picos {
         self.rate.time_of(self.wire_bytes(bytes))
     }

@@ -58,6 +58,7 @@ pub struct Start<'a> {
     /// Of each batch, what the host does after each of its hops; after all of it where there is no
     /// barrier. Batches and hops without a round go on at once.
     pub rounds: &'a [Vec<Round>],
-    /// Requests in flight, at most: roots side by side with the same entry are one. 0 is no limit.
+    /// The most requests in flight; adjacent roots with the same entry are one request. 0 is no
+    /// limit.
     pub depth: u32,
 }

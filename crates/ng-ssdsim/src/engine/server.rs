@@ -1,7 +1,7 @@
-//! Servers that take who comes first: one, or several that share a queue.
+//! First-come-first-served servers: one, or several that share a queue.
 //!
-//! Arrivals have to come in the order of their time. Then nobody needs a queue: who arrives knows
-//! at once when it will be served.
+//! Callers present arrivals in the order of their time. So no queue is kept: the start of service
+//! is known when a request arrives.
 
 use ng_types::canary::planted;
 

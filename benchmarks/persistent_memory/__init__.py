@@ -1,0 +1,1 @@
+"""A stand-in for persistent memory; `__main__` says what is measured."""
