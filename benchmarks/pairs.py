@@ -36,15 +36,15 @@ AGAIN = " again"
 # Arguments of `NeighborSampler`, of `batches`, and of `open`.
 WAYS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "auto": ({}, {}, {}),
-    "one by one": ({}, {"reading": "direct"}, {}),
+    "one by one": ({}, {"reading": "on_demand"}, {}),
     "scan": ({}, {"reading": "scan", "two_phase": False}, {}),
     "two phases": ({}, {"reading": "scan", "two_phase": True}, {}),
     "distribute": ({}, {"reading": "distribute"}, {}),
     "compiled": ({}, {"compiled": True}, {}),
     "direct layout": ({"layout": "direct"}, {}, {}),
     "labor": ({"method": "labor"}, {}, {}),
-    "topology alone": ({"attrs": []}, {"reading": "direct"}, {}),
-    "topology alone again": ({"attrs": []}, {"reading": "direct"}, {}),
+    "topology alone": ({"attrs": []}, {"reading": "on_demand"}, {}),
+    "topology alone again": ({"attrs": []}, {"reading": "on_demand"}, {}),
     "sample()": ({"attrs": []}, {}, {}),
     "sample() again": ({"attrs": []}, {}, {}),
     "training": ({"attrs": ["x", "y"]}, {}, {}),

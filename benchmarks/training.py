@@ -99,7 +99,7 @@ SYSTEMS = {
     "auto": _reading("ours, the way that the plan picks", reading="auto"),
     "scan": _reading("ours, rotating scan", reading="scan"),
     "window": _reading("ours, window of batches", reading="window"),
-    "direct": _reading("ours, one batch at a time", reading="direct"),
+    "direct": _reading("ours, one batch at a time", reading="on_demand"),
 }
 
 

@@ -36,13 +36,13 @@ from typing import Any, NamedTuple
 BATCHES, BATCH_SIZE, NODES, FANOUTS, SEED = 16, 32, 100_000, [5, 4], 3
 # How a store is opened and a loader made, for each way.
 WAYS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "caches": ({"memory": "64MB"}, {"reading": "direct"}),
+    "caches": ({"memory": "64MB"}, {"reading": "on_demand"}),
     "look-ahead, scan": ({"memory": "64MB"}, {"reading": "scan"}),
     "look-ahead, window": ({"memory": "64MB"}, {"reading": "window"}),
     "look-ahead, distribute": ({"memory": "64MB"}, {"reading": "distribute"}),
     "direct layout": ({"memory": "64MB"}, {"layout": "direct"}),
     "compiled epoch": ({"memory": "96MB"}, {"compiled": True}),
-    "memory": ({"memory": "1GB", "backend": "memory"}, {"reading": "direct"}),
+    "memory": ({"memory": "1GB", "backend": "memory"}, {"reading": "on_demand"}),
 }
 
 

@@ -62,14 +62,14 @@ CONTENTS: dict[str, Content] = {
 
 READINGS: dict[str, Options] = {
     "default": {},
-    "caches": {"reading": "direct"},
+    "caches": {"reading": "on_demand"},
     "scan": {"reading": "scan", "two_phase": False},
     "scan, two phases": {"reading": "scan", "two_phase": True},
     "window": {"reading": "window", "two_phase": False, "window": 3},
     "scan, nothing written": {"reading": "scan", "temporary_writes": "never"},
     "distribute": {"reading": "distribute"},
     "distribute, one phase": {"reading": "distribute", "two_phase": False},
-    "caches, window": {"reading": "direct", "window": 3},
+    "caches, window": {"reading": "on_demand", "window": 3},
     "naive": {"reading": "naive-uring"},
     "naive, sieve": {"reading": "naive-uring+sieve"},
     "auto, window": {"window": 3},
@@ -81,7 +81,7 @@ READINGS: dict[str, Options] = {
     "direct layout, scan": {"layout": "direct", "reading": "scan"},
     "direct layout, compiled": {"layout": "direct", "compiled": True},
 }
-BACKENDS = ("uring", "direct", "pread", "mmap", "memory")
+BACKENDS = ("uring", "odirect", "pread", "mmap", "memory")
 MEMORY = ("small", "large")
 FACES = ("sampler", "loader", "resumed", "processes", "one by one")
 THREADS: dict[str, Options] = {
@@ -165,7 +165,7 @@ class Facts:
 
 
 Rule = Callable[[Way, Content, Options, Facts], bool]
-NO_AHEAD = ("direct", "naive-uring", "naive-uring+sieve")
+NO_AHEAD = ("on_demand", "naive-uring", "naive-uring+sieve")
 
 
 def _asks_to_look_ahead(options: Options) -> bool:
@@ -191,7 +191,7 @@ REFUSED: tuple[tuple[str, Rule], ...] = (
         "UnsupportedArgument",
         lambda w, c, o, f: (
             w.face == "processes"
-            and (o.get("reading", "direct") != "direct" or "window" in o or "two_phase" in o)
+            and (o.get("reading", "on_demand") != "on_demand" or "window" in o or "two_phase" in o)
         ),
     ),
     ("UnsupportedArgument", lambda w, c, o, f: o.get("method") == "labor" and "replace" in o),
@@ -210,7 +210,7 @@ REFUSED: tuple[tuple[str, Rule], ...] = (
         "UnsupportedArgument",
         lambda w, c, o, f: (
             o.get("layout") == "direct"
-            and (o.get("reading", "direct") != "direct" or "window" in o or "two_phase" in o)
+            and (o.get("reading", "on_demand") != "on_demand" or "window" in o or "two_phase" in o)
         ),
     ),
     (

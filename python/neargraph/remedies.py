@@ -25,7 +25,7 @@ _WORDS: dict[str, str | tuple[str, str]] = {
     "DropBatches": ("drop the batches that you still keep", "give a smaller --batch-size"),
     "MakeWritable": "make it possible to write there",
     "AnyBackend": ('use backend="auto"', "leave out --backend"),
-    "ReadOnDemand": ('use reading="direct"', ""),
+    "ReadOnDemand": ('use reading="on_demand"', ""),
     "Import": "check the path, or build one with `neargraph import`",
     "Restore": "restore the store from a copy or import it again (`neargraph verify` lists all "
     "damage)",

@@ -46,7 +46,7 @@ class Store(PygReader):
         memory: What caches, buffers and batches may take together: bytes or a text such as
             ``"256MB"`` (10^6) or ``"1GiB"`` (2^30). None is a quarter of the machine's memory
             or of the cgroup's limit.
-        backend: ``"auto"``, ``"uring"``, ``"direct"``, ``"pread"``, ``"mmap"`` or ``"memory"``.
+        backend: ``"auto"``, ``"uring"``, ``"odirect"``, ``"pread"``, ``"mmap"`` or ``"memory"``.
             ``"memory"`` reads all topologies and dense tensors once, in the background, and keeps
             them: within ``memory``, or within what the store takes and an eighth of the machine's
             memory. Compiled epochs of the store are read with it, too.

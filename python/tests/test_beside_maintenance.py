@@ -17,7 +17,7 @@ import neargraph as ng
 from neargraph import _core
 from neargraph.cli import main
 
-BACKENDS = ("memory", "mmap", "pread", "direct", "uring")
+BACKENDS = ("memory", "mmap", "pread", "odirect", "uring")
 FS_IOC_SETFLAGS, IMMUTABLE = 0x40086602, 0x10
 
 MAINTAIN = """

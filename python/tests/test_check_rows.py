@@ -38,7 +38,7 @@ class Spoiled:
         return self._change(found.copy()) if name == self._name else found
 
 
-@pytest.mark.parametrize("reading", ["direct", "window", "scan", "naive-uring+sieve"])
+@pytest.mark.parametrize("reading", ["on_demand", "window", "scan", "naive-uring+sieve"])
 def test_batches_pass_with_as_many_rows_compared_as_they_have(path, reading, monkeypatch):
     compared = []
     dense = RowCheck._dense
@@ -85,7 +85,7 @@ def _flip(rows):
         ("w", lambda rows: rows + 1, 0, "node-to-node.w of edge"),
     ],
 )
-@pytest.mark.parametrize("reading", ["direct", "scan"])
+@pytest.mark.parametrize("reading", ["on_demand", "scan"])
 def test_a_wrong_row_is_named_with_batch_node_and_reading(
     path, reading, name, change, place, said, monkeypatch
 ):
@@ -107,7 +107,7 @@ def test_a_wrong_row_is_named_with_batch_node_and_reading(
     message = str(error.value)
     (nodes,) = spoiled
     assert "batch 3 of epoch 2" in message
-    assert ("each batch by itself" if reading == "direct" else "'scan', window") in message
+    assert ("each batch by itself" if reading == "on_demand" else "'scan', window") in message
     assert said.replace("{40}", str(nodes[40])) in message
     if name == "x" and place is not None:
         assert f"node.x of node {nodes[place]} (number {place} of {len(nodes)})" in message

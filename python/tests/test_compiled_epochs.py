@@ -57,7 +57,7 @@ def _arrays(batch):
 def _expected(path, epoch):
     with ng.open(path, memory="1GB") as store:
         sampler = ng.NeighborSampler(store, FANOUTS, seed=3)
-        batches = sampler.batches("train", BATCH, shuffle=True, reading="direct", train_epoch=epoch)
+        batches = sampler.batches("train", BATCH, shuffle=True, reading="on_demand", train_epoch=epoch)
         return [tuple(map(np.copy, _arrays(batch))) for batch in batches]
 
 
@@ -132,7 +132,7 @@ def test_a_loader_takes_the_epochs_in_turn_and_resumes_in_the_midst_of_one(path)
 def test_narrower_rows_can_be_asked_for(path):
     with ng.open(path, memory="72MB") as store:
         sampler = ng.NeighborSampler(store, FANOUTS, seed=3, attrs=["x"], x_dtype="f16")
-        fresh = sampler.batches("train", BATCH, shuffle=True, reading="direct")
+        fresh = sampler.batches("train", BATCH, shuffle=True, reading="on_demand")
         expected = [batch.features("x").copy() for batch in fresh]
         replayed = sampler.batches("train", BATCH, shuffle=True, compiled=True)
         for batch, wanted in zip(replayed, expected, strict=True):
@@ -279,7 +279,7 @@ def _replays(path, out, fanouts, ids, arrays, **how):
         compiler = EpochCompiler(sampler, inputs, plan, 1, directory=out)
         assert compiler.estimate().batches == plan.steps
         compiler.run(lambda *_: None)
-        fresh = sampler.batches(ids, 50, shuffle=True, reading="direct")
+        fresh = sampler.batches(ids, 50, shuffle=True, reading="on_demand")
         expected = [[np.copy(array) for array in arrays(batch)] for batch in fresh]
         assert len(expected) == plan.steps
         replayed = sampler.batches(ids, 50, shuffle=True, compiled=out)

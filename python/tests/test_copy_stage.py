@@ -130,7 +130,7 @@ def test_what_is_no_batch_of_pyg_is_refused_by_name():
 
 
 def test_a_loader_gives_its_memory_back_when_batches_were_copied(homo):
-    loader = ng.NeighborLoader(homo, [3, 2], batch_size=16, seed=1, reading="direct")
+    loader = ng.NeighborLoader(homo, [3, 2], batch_size=16, seed=1, reading="on_demand")
     plain = [batch.x.clone() for batch in loader]
     loader._copy = CopyStage(StandIn())
     loader.set_epoch(0)

@@ -78,7 +78,7 @@ def one(path, make, *given, **more):
     """(blocks, batch) of a loader's only batch."""
 
     def use(store):
-        (batch,) = make(store, *given, attrs=[], reading="direct", **more)
+        (batch,) = make(store, *given, attrs=[], reading="on_demand", **more)
         return batch
 
     return read(path, use)
@@ -204,9 +204,9 @@ def of_parts(folder):
     only_whole(path, saint)
     only_whole(path, lambda store, **more: ng.GraphSAINTRandomWalkSampler(store, 2, 1, **more))
     for of, make in (
-        (path, lambda store: ng.RandomNodeLoader(store, 16, attrs=[], reading="direct")),
+        (path, lambda store: ng.RandomNodeLoader(store, 16, attrs=[], reading="on_demand")),
         (path, lambda store: ng.ClusterLoader(store, 16, attrs=[])),
-        (folder / "small.ng", lambda store: ng.GraphLoader(store, attrs=[], reading="direct")),
+        (folder / "small.ng", lambda store: ng.GraphLoader(store, attrs=[], reading="on_demand")),
     ):
         # All batches together read each list once, or again where the cache has dropped a block.
         blocks, nodes = read(
@@ -284,7 +284,7 @@ def compiled(tmp_path_factory):
 
 
 WAYS = {
-    "direct": {"reading": "direct"},
+    "direct": {"reading": "on_demand"},
     "scan, window, distribute": {"reading": "scan"},
     "num_workers": {"num_workers": 1},
     "layout=direct": {"layout": "direct"},

@@ -104,7 +104,7 @@ def test_each_decision_is_one_line_before_anything_is_written(
         found = [batch.nodes().copy() for batch in sampler.batches("train", 128, **options)]
         log.setLevel(logging.NOTSET)
         total = store.stats()["temporary_write_bytes"]
-        plain = ng.NeighborSampler(store, [5, 4], seed=3).batches("train", 128, reading="direct")
+        plain = ng.NeighborSampler(store, [5, 4], seed=3).batches("train", 128, reading="on_demand")
         assert all(np.array_equal(a, b.nodes()) for a, b in zip(found, plain, strict=True))
     ((line, written),) = watched.lines
     assert line.startswith(start)

@@ -82,7 +82,7 @@ def path(tmp_path_factory):
 
 @pytest.mark.parametrize("num_neighbors", [(15, 10), (-1,), (4, -1), (3, 2, 2)])
 def test_loaders_give_the_same_batches(path, num_neighbors):
-    wanted = batches(path, "paged", num_neighbors, reading="direct")
+    wanted = batches(path, "paged", num_neighbors, reading="on_demand")
     same(batches(path, "direct", num_neighbors), wanted)
 
 

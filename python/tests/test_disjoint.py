@@ -103,7 +103,7 @@ def test_every_way_of_making_batches_gives_the_same(homo_path, hetero_path, memo
             expected = epoch_of(ng.NeighborLoader(store, [3, 2], seeds, **how()))
         with ng.open(path, memory=memory) as store:
             for more in (
-                {"reading": "direct"},
+                {"reading": "on_demand"},
                 {"reading": "scan"},
                 {"reading": "window"},
                 {"reading": "distribute"},
@@ -119,7 +119,7 @@ def test_every_way_of_making_batches_gives_the_same(homo_path, hetero_path, memo
 def test_labor_makes_the_same_disjoint_batches_every_time(homo):
     loaders = [
         ng.NeighborLoader(homo, [3, 2], **how(method="labor", reading=reading))
-        for reading in ("direct", "scan")
+        for reading in ("on_demand", "scan")
     ]
     first, second = map(epoch_of, loaders)
     assert first == second

@@ -34,7 +34,7 @@ def cache(tmp_path, monkeypatch):
 def plan(path):
     """(reads, bytes) that choosing a plan took, what it chose."""
     with ng.open(path, memory="32MB") as store:
-        if store.info()["backend"] not in ("uring", "direct"):
+        if store.info()["backend"] not in ("uring", "odirect"):
             pytest.skip("only what goes past the page cache is kept")
         loader = ng.NeighborLoader(store, [5], batch_size=64, reading="window", seed=1)
         next(iter(loader))

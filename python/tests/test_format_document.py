@@ -170,7 +170,7 @@ def test_the_reader_makes_the_worked_batch_from_seed_to_edges():
         assert [list_of[p].edge_id for p in numbers(positions)] == numbers(ids)
 
 
-@pytest.mark.parametrize("reading", ["direct", "auto"])
+@pytest.mark.parametrize("reading", ["on_demand", "auto"])
 def test_neargraph_makes_the_worked_batch_from_the_edges_of_the_document(tmp_path, reading):
     edges, wanted = worked_example()
     given = worked_settings()

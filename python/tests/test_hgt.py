@@ -123,7 +123,7 @@ def test_state_reading_and_processes(shop_path, memory):
             make(store, (5, 6), shuffle=True, seed=2).load_state_dict(loader.state_dict())
     with ng.open(shop_path, memory=memory) as store:
         workers = [{"num_workers": 2}] if memory == "200MB" else []
-        for more in ({"reading": "scan"}, {"reading": "direct"}, {"threads": 1}, *workers):
+        for more in ({"reading": "scan"}, {"reading": "on_demand"}, {"threads": 1}, *workers):
             assert epoch_of(make(store, shuffle=True, seed=2, **more)) == expected, more
 
 

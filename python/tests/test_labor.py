@@ -29,7 +29,7 @@ def test_batches_are_the_same_whatever_the_threads_and_the_reading(homo):
         sampler = ng.NeighborSampler(homo, [5, 3], seed=5, method="labor", dependent_batches=2)
         return [content(b) for b in sampler.batches(None, 32, shuffle=True, **options)]
 
-    reference = run(reading="direct")
+    reference = run(reading="on_demand")
     assert len(reference) == 10
     for options in ({"threads": 1}, {"threads": 4}, {"reading": "scan"}, {"reading": "window"}):
         assert run(**options) == reference

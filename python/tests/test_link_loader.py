@@ -286,7 +286,7 @@ def how_links(**more):
     }
 
 
-@pytest.mark.parametrize("reading", ["direct", "scan", "window", "distribute"])
+@pytest.mark.parametrize("reading", ["on_demand", "scan", "window", "distribute"])
 @pytest.mark.parametrize("memory", ["16MB", "200MB"])
 def test_every_way_of_reading_gives_the_same_batches(homo_path, reading, memory):
     with ng.open(homo_path, memory="64MB") as store:

@@ -47,7 +47,7 @@ def _same(one, other):
 def test_every_reading_gives_the_same_batches(path, reading):
     with ng.open(path, memory="1GB") as large:
         plain = ng.NeighborSampler(large, [5, 4], seed=3)
-        batches = plain.batches("train", 128, shuffle=True, reading="direct", train_epoch=2)
+        batches = plain.batches("train", 128, shuffle=True, reading="on_demand", train_epoch=2)
         expected = [tuple(map(np.copy, _arrays(batch))) for batch in batches]
     with ng.open(path, memory="96MB") as store:
         sampler = ng.NeighborSampler(store, [5, 4], seed=3, check_rows=True)
@@ -120,9 +120,9 @@ def test_a_loader_goes_on_into_the_next_epoch_and_gives_way_to_another(path, rea
         return len(one) == len(other) and all(map(np.array_equal, one, other))
 
     with ng.open(path, memory="1GB") as large:
-        plain = ng.NeighborLoader(large, reading="direct", shuffle=True, **options)
+        plain = ng.NeighborLoader(large, reading="on_demand", shuffle=True, **options)
         expected = [ids(plain) for _ in range(3)]
-        val = ids(ng.NeighborLoader(large, reading="direct", **options))
+        val = ids(ng.NeighborLoader(large, reading="on_demand", **options))
     with ng.open(path, memory="96MB") as store:
         ahead = {"reading": reading, "two_phase": phases == 2}
         train = ng.NeighborLoader(store, shuffle=True, check_rows=True, **ahead, **options)
@@ -185,7 +185,7 @@ def test_a_pass_in_the_midst_of_an_epoch_gets_its_memory_and_gives_it_back(path)
         return [batch.n_id.numpy().copy() for batch in batches]
 
     with ng.open(path, memory="1GB") as large:
-        plain = {"reading": "direct", **options}
+        plain = {"reading": "on_demand", **options}
         expected = ids(ng.NeighborLoader(large, shuffle=True, batch_size=128, **plain))
         val = {size: ids(ng.NeighborLoader(large, batch_size=size, **plain)) for size in (128, 700)}
     with ng.open(path, memory="96MB") as store:
@@ -193,7 +193,7 @@ def test_a_pass_in_the_midst_of_an_epoch_gets_its_memory_and_gives_it_back(path)
         train = ng.NeighborLoader(store, **ahead, **options)
         found = []
         # The second of these reads batch by batch.
-        others = {5: (128, "window"), 9: (700, "direct")}
+        others = {5: (128, "window"), 9: (700, "on_demand")}
         for number, batch in enumerate(train):
             assert train.chosen() is not None, number
             found.append(batch.n_id.numpy().copy())
@@ -211,7 +211,7 @@ def test_a_pass_in_the_midst_of_an_epoch_gets_its_memory_and_gives_it_back(path)
 def test_two_passes_side_by_side_share_the_memory(path, reading):
     with ng.open(path, memory="1GB") as large:
         plain = ng.NeighborSampler(large, [5, 4], seed=3)
-        batches = plain.batches("train", 128, reading="direct")
+        batches = plain.batches("train", 128, reading="on_demand")
         expected = [batch.nodes().copy() for batch in batches]
     with ng.open(path, memory="96MB") as store:
         sampler = ng.NeighborSampler(store, [5, 4], seed=3)
@@ -234,7 +234,7 @@ def test_two_passes_of_one_loader_are_passes_of_two_epochs(path):
         return [batch.n_id.numpy().copy() for batch in batches]
 
     with ng.open(path, memory="1GB") as large:
-        plain = ng.NeighborLoader(large, reading="direct", shuffle=True, **options)
+        plain = ng.NeighborLoader(large, reading="on_demand", shuffle=True, **options)
         expected = [ids(plain), ids(plain)]
     with ng.open(path, memory="96MB") as store:
         loader = ng.NeighborLoader(store, reading="scan", shuffle=True, **options)

@@ -36,14 +36,14 @@ IGNORED = [
     ({"worker_init_fn": print}, "num_workers"),
     ({"timeout": 5}, "num_workers"),
     # Ways of reading that do not look ahead, or not so.
-    ({"reading": "direct", "window": 4}, "window"),
-    ({"reading": "direct", "two_phase": True}, "two_phase"),
+    ({"reading": "on_demand", "window": 4}, "window"),
+    ({"reading": "on_demand", "two_phase": True}, "two_phase"),
     ({"reading": "naive-uring", "window": 4}, "window"),
     ({"reading": "naive-uring+sieve", "two_phase": True}, "two_phase"),
     ({"reading": "distribute", "two_phase": False}, "two_phase"),
     ({"reading": "window", "two_phase": True}, "two_phase"),
     ({"reading": "distribute", "temporary_writes": "2x"}, "temporary_writes"),
-    ({"reading": "direct", "temporary_writes": "never"}, "temporary_writes"),
+    ({"reading": "on_demand", "temporary_writes": "never"}, "temporary_writes"),
     ({"two_phase": True, "temporary_writes": "never"}, "temporary_writes"),
     ({"layout": "direct", "temporary_writes": "never"}, "temporary_writes"),
     ({"compiled": True, "temporary_writes": "never"}, "temporary_writes"),
@@ -176,7 +176,7 @@ def test_some_of_several_split_columns_are_refused_where_batches_have_masks(hete
 def test_a_window_that_is_asked_for_is_looked_ahead_by(homo):
     for reading in READINGS:
         with ng.open(homo.path, memory="64MB") as store:
-            window = {} if reading == "direct" or reading.startswith("naive") else {"window": 3}
+            window = {} if reading == "on_demand" or reading.startswith("naive") else {"window": 3}
             loader = ng.NeighborLoader(store, [2, 2], batch_size=30, reading=reading, **window)
             assert sum(batch.batch_size for batch in loader) == 300
             if window and reading != "distribute":
@@ -187,10 +187,10 @@ def test_a_window_that_is_asked_for_is_looked_ahead_by(homo):
 def test_what_asks_for_what_happens_anyway_is_taken(homo):
     plain = [b.n_id.tolist() for b in ng.NeighborLoader(homo, [2], batch_size=50)]
     for same in (
-        {"reading": "direct"},
-        {"num_workers": 1, "reading": "direct", "filter_per_worker": True},
+        {"reading": "on_demand"},
+        {"num_workers": 1, "reading": "on_demand", "filter_per_worker": True},
         {"num_workers": 1, "prefetch_factor": 3, "persistent_workers": False},
-        {"compiled": "auto", "reading": "direct", "threads": 1, "prefetch": 1},
+        {"compiled": "auto", "reading": "on_demand", "threads": 1, "prefetch": 1},
         {"persistent_workers": False, "prefetch_factor": None, "timeout": 0},
         {"temporal_strategy": "uniform", "is_sorted": True, "filter_per_worker": False},
         {"two_phase": False},

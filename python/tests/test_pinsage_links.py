@@ -156,7 +156,7 @@ def test_reading_threads_and_processes_give_the_same_batches_and_seeds_others(ho
     for more in (
         {},
         {"reading": "scan"},
-        {"reading": "direct"},
+        {"reading": "on_demand"},
         {"threads": 1},
         {"num_workers": 2},
     ):

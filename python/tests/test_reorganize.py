@@ -48,7 +48,7 @@ def test_the_command_reorders_and_every_batch_stays(tmp_path):
     data = graph()
     path = tmp_path / "g.ng"
     ng.from_pyg(data, path)
-    expected = batches(path, "direct")
+    expected = batches(path, "on_demand")
     options = ["--fanouts", "4,4", "--batch", "20", "--json"]
     dry = RUN(app, ["reorganize", str(path), "--by", "locality", "--dry-run", *options])
     assert dry.exit_code == 0, dry.output
@@ -64,7 +64,7 @@ def test_the_command_reorders_and_every_batch_stays(tmp_path):
     assert (pages["node_type"], pages["tensor"]) == ("node", "x")
     assert pages["pages_after"] < 0.7 * pages["pages_before"]
     assert RUN(app, ["verify", str(path)]).exit_code == 0
-    for reading in ["direct", "scan", "window"]:
+    for reading in ["on_demand", "scan", "window"]:
         assert same(batches(path, reading), expected), reading
     with ng.open(path, memory="64MB") as store:
         assert store.info()["format_version"] == 3
@@ -77,7 +77,7 @@ def test_the_command_reorders_and_every_batch_stays(tmp_path):
     assert all(text in shown for text in ["pages a batch", "Reorganised"])
     assert "reorganised" in RUN(app, ["info", str(path)]).output
     assert RUN(app, ["compact", str(path)]).exit_code == 0
-    assert same(batches(path, "direct"), expected)
+    assert same(batches(path, "on_demand"), expected)
 
 
 def test_a_store_that_was_reorganised_is_changed_by_ids(tmp_path):
@@ -123,7 +123,7 @@ def test_a_trace_puts_what_it_has_most_first(tmp_path):
 
 def test_what_cannot_be_done_is_refused_and_the_store_stays(tmp_path):
     ng.from_pyg(graph(), tmp_path / "g.ng")
-    expected = batches(tmp_path / "g.ng", "direct")
+    expected = batches(tmp_path / "g.ng", "on_demand")
     with ng.open(tmp_path / "g.ng", memory="64MB") as store:
         for arguments in [{"by": "name"}, {"batches": 0}, {"input_nodes": []}]:
             with pytest.raises(UnsupportedArgument):
@@ -133,7 +133,7 @@ def test_what_cannot_be_done_is_refused_and_the_store_stays(tmp_path):
         store.reorganize()
     refused = RUN(app, ["reorganize", str(tmp_path / "g.ng"), "--fanouts", "a,b"])
     assert isinstance(refused.exception, UnsupportedArgument)
-    assert same(batches(tmp_path / "g.ng", "direct"), expected)
+    assert same(batches(tmp_path / "g.ng", "on_demand"), expected)
 
 
 def test_node_types_are_ordered_each_by_itself(tmp_path):
@@ -165,7 +165,7 @@ def test_sampling_first_finds_rows_in_another_order(tmp_path, two_phase):
     data = graph()
     path = tmp_path / "g.ng"
     ng.from_pyg(data, path)
-    expected = batches(path, "direct")
+    expected = batches(path, "on_demand")
     with ng.open(path, memory="64MB") as store:
         store.reorganize("heat", num_neighbors=[4, 4], batch_size=20, input_nodes="train")
     with ng.open(path, memory="28MB") as store:
@@ -186,7 +186,7 @@ def test_a_compiled_epoch_of_a_reordered_store_is_the_sampled_one(tmp_path):
     options = ["--fanouts", "4,4", "--batch", "20", "--seed", "3", "--no-shuffle"]
     done = RUN(app, ["compile", str(path), "--memory", "28MB", *options])
     assert done.exit_code == 0, done.output
-    expected = batches(path, "direct")
+    expected = batches(path, "on_demand")
     with ng.open(path, memory="28MB") as store:
         loader = ng.NeighborLoader(
             store, [4, 4], input_nodes="train", batch_size=20, seed=3, compiled=True

@@ -344,7 +344,7 @@ def test_state_reading_ranks_and_processes(large, kind):
     store, _ = large
     how = {"num_steps": 6, "seed": 4, "sample_coverage": 1, "log": False}
     expected = epoch_of(SAMPLERS[kind](store, **how))
-    for more in ({"reading": "scan"}, {"reading": "direct"}, {"threads": 1}, {"num_workers": 2}):
+    for more in ({"reading": "scan"}, {"reading": "on_demand"}, {"threads": 1}, {"num_workers": 2}):
         assert epoch_of(SAMPLERS[kind](store, **how, **more)) == expected, more
     loader = SAMPLERS[kind](store, **how)
     passes = iter(loader)

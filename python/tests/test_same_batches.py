@@ -33,7 +33,7 @@ def digest(store, **ahead):
 def back_ends(path):
     """All back ends that work here; io_uring is often blocked in containers."""
     works = json.loads(_core.probe(str(path)))
-    optional = [("direct", "direct_io"), ("uring", "io_uring")]
+    optional = [("odirect", "direct_io"), ("uring", "io_uring")]
     found = [name for name, key in optional if works[key]["works"]]
     return ["memory", "mmap", "pread", "auto", *found]
 

@@ -71,7 +71,7 @@ def ways(name, path):
         found |= {f"rows by {order}": (order, {}, {}) for order in ORDERS}
     if name not in WALKS:
         found |= {f"threads={n}": ("ids", {}, {"threads": n}) for n in (1, 4)}
-        readings = ("direct", "scan", "window", "distribute")
+        readings = ("on_demand", "scan", "window", "distribute")
         found |= {f"reading={r}": ("ids", {}, {"reading": r}) for r in readings}
     return found
 

@@ -67,7 +67,7 @@ def test_roots_are_taken_as_seeds_are(homo):
 
 def test_state_reading_and_processes(homo):
     expected = epoch_of(make(homo, shuffle=True, seed=2))
-    for more in ({"reading": "scan"}, {"reading": "direct"}, {"num_workers": 2}):
+    for more in ({"reading": "scan"}, {"reading": "on_demand"}, {"num_workers": 2}):
         assert epoch_of(make(homo, shuffle=True, seed=2, **more)) == expected, more
     loader = make(homo, shuffle=True, seed=2)
     passes = iter(loader)

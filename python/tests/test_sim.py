@@ -105,21 +105,21 @@ def test_a_trace_knows_where_its_nodes_lie_in_a_file_of_the_direct_layout(homo, 
         runs = ng.sim.simulate(given, mode="detailed", device=device, placement=placement)
         return json.dumps(runs.details)
 
-    assert bytes_of("auto") == bytes_of("direct") != bytes_of("striped")
+    assert bytes_of("auto") == bytes_of("direct_layout") != bytes_of("striped")
     wide = {"flash.page_bytes": 8192}
     assert bytes_of("auto", **wide) == bytes_of("striped", **wide)
     with pytest.raises(UnsupportedArgument, match="on pages of 8192 bytes"):
-        bytes_of("direct", **wide)
+        bytes_of("direct_layout", **wide)
     with pytest.raises(UnsupportedArgument, match='placement "best"'):
         bytes_of("best")
     other = ng.sim.Trace.from_sampler(homo, batches=2, batch_size=32, page_bytes=8192)
     assert other.page_bytes == 8192
-    assert bytes_of("auto", other, **wide) == bytes_of("direct", other, **wide)
+    assert bytes_of("auto", other, **wide) == bytes_of("direct_layout", other, **wide)
 
     file = tmp_path / "t.npz"
     trace.save(file)
     again = ng.sim.Trace.load(file, homo)
-    assert bytes_of("direct", again) == bytes_of("direct")
+    assert bytes_of("direct_layout", again) == bytes_of("direct_layout")
     none = ng.sim.Trace.from_sampler(homo, batches=2, batch_size=32, page_bytes=None)
     assert none.page_bytes is None
     assert bytes_of("auto", none) == bytes_of("striped")

@@ -219,7 +219,7 @@ def test_every_way_of_making_batches_gives_the_same(homo_path, kind, memory):
         expected = epoch_of(ng.NeighborLoader(store, [3, 2], **how))
     with ng.open(homo_path, memory=memory) as store:
         for more in (
-            {"reading": "direct"},
+            {"reading": "on_demand"},
             {"reading": "scan"},
             {"reading": "window"},
             {"reading": "distribute"},

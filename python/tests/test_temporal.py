@@ -239,12 +239,12 @@ def test_memory_reading_back_ends_and_processes_give_the_same_batches(
     expected = run()
     assert any(len(batch[None, "e_id"][1]) > 8 for batch in expected)
     assert run(memory="16MB") == run(memory="400MB") == expected
-    for reading in ("direct", "scan", "window", "distribute"):
+    for reading in ("on_demand", "scan", "window", "distribute"):
         assert run(reading=reading) == expected, reading
     for two_phase in (True, False):
         assert run(reading="scan", two_phase=two_phase) == expected
     for backend in back_ends(tmp_path):
-        assert run(backend=backend, memory="16MB", reading="direct") == expected, backend
+        assert run(backend=backend, memory="16MB", reading="on_demand") == expected, backend
     assert run(num_workers=2) == expected
     assert run(threads=1, prefetch=1) == expected
 

@@ -46,8 +46,8 @@ def content(batch):
 def test_batches_are_the_same_from_memory_from_the_disk_and_one_by_one(path, replace):
     expected = None
     for backend, memory, reading in [
-        ("memory", "64MB", "direct"),
-        ("pread", "16MB", "direct"),
+        ("memory", "64MB", "on_demand"),
+        ("pread", "16MB", "on_demand"),
         ("auto", "64MB", "scan"),
         ("mmap", "64MB", "window"),
         ("auto", "64MB", "distribute"),

@@ -55,7 +55,7 @@ pub type ReadDone<'a> = dyn FnMut(ReadOp, io::Result<&[u8]>) + 'a;
 ///
 /// Names are relative to the directory. All methods may be called from several threads at once.
 pub trait Disk: Send + Sync {
-    /// Which back end this is, for reports: `memory`, `mmap`, `pread`, `direct`, `uring`, ...
+    /// Which back end this is, for reports: `memory`, `mmap`, `pread`, `odirect`, `uring`, ...
     fn backend(&self) -> &'static str;
 
     /// Opens a file. One that is open already may keep its id.

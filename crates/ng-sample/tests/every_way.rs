@@ -158,7 +158,7 @@ fn compile(store: &Store, method: Method, dir: &Path) {
 
 /// Whether a look-ahead can be asked for this.
 fn is_legal(plan: &Settings) -> bool {
-    plan.reading != Reading::Direct
+    plan.reading != Reading::OnDemand
         && (plan.reading, plan.two_phase) != (Reading::Distribute, Some(false))
         && (plan.reading, plan.two_phase) != (Reading::Window, Some(true))
 }

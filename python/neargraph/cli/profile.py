@@ -70,7 +70,7 @@ def train(
     from neargraph.profile import ProfileConfig, load_times, profile_training
 
     names = _listed("--models", models, list(_NAMES))
-    ends = _listed("--backends", backends, ["memory", "mmap", "pread", "direct", "uring"])
+    ends = _listed("--backends", backends, ["memory", "mmap", "pread", "odirect", "uring"])
     if repeats < 1:
         raise ValueError(f"--repeats is {repeats}; use 1 or more")
     config = ProfileConfig(

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from neargraph.units import format_bytes
 
-Backend = Annotated[str, typer.Option(help="auto, uring, direct, pread, mmap or memory.")]
+Backend = Annotated[str, typer.Option(help="auto, uring, odirect, pread, mmap or memory.")]
 """How the files of a store are read."""
 
 Recover = Annotated[

@@ -24,7 +24,7 @@ _Resume = Annotated[
 ]
 _Out = Annotated[Path | None, typer.Option(help="New folder for the run.")]
 _Backend = Annotated[
-    str | None, typer.Option(help="auto, uring, direct, pread, mmap or memory. Default: auto.")
+    str | None, typer.Option(help="auto, uring, odirect, pread, mmap or memory. Default: auto.")
 ]
 _FLAGS = frozenset(f"--{name.replace('_', '-')}" for name in OPTIONS)
 _Checkpoint = Annotated[

@@ -140,7 +140,7 @@ class ClusterLoader(SamplingLoader):
         # A row is wanted once an epoch, so nothing looks ahead unless an argument asks for it.
         asked = any(options.get(name, plain[0]) not in plain for name, plain in _PLAIN.items())
         options = {
-            "reading": "auto" if asked else "direct",
+            "reading": "auto" if asked else "on_demand",
             "prefetch": prefetch,
             **options,
             "pad": False,

@@ -88,7 +88,7 @@ class NeighborLoader(SamplingLoader):
             `threads`, `reading`, `window`, `two_phase` and `temporary_writes` it is refused where
             it has no effect.
         threads: Background threads; None is one per core, at most 4.
-        reading: How rows that memory does not hold are read: ``"auto"``, ``"direct"``,
+        reading: How rows that memory does not hold are read: ``"auto"``, ``"on_demand"``,
             ``"scan"``, ``"window"`` or ``"distribute"``; see `NeighborSampler.batches`. Looking
             ahead goes on from one epoch into the next and keeps its memory meanwhile; reading
             something else from the same store between epochs, or `close`, gives it back.

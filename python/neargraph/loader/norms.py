@@ -215,7 +215,7 @@ def _count(
         for name, size in kept.sizes.items()
     }
     plan = SeedPlan(num_seeds=num_steps, batch_size=1, seed=sampler.seed)
-    options = ReadOptions(reading="direct")
+    options = ReadOptions(reading="on_demand")
     pipeline = Pipeline(sampler, steps, plan, options, goes_on=False)
     wanted, seen, passes = coverage * kept.num_nodes, 0, 0
     with progress_bar(wanted, "GraphSAINT coefficients", shown) as advance:

@@ -15,7 +15,7 @@ from neargraph.exceptions import UnsupportedArgument
 
 READINGS = (
     "auto",
-    "direct",
+    "on_demand",
     "window",
     "scan",
     "distribute",
@@ -55,7 +55,7 @@ class ReadOptions:
                 f"compiled={self.compiled!r} is not True, False, 'auto' or the path of a directory"
             )
         self._check_writes()
-        if self.reading == "direct" or self.reading.startswith("naive"):
+        if self.reading == "on_demand" or self.reading.startswith("naive"):
             does = f"reading={self.reading!r} does not look ahead"
             self._refuse(does, "reading another way", "window", "two_phase", "temporary_writes")
         if self.reading == "window" and self.two_phase is True:
@@ -134,7 +134,7 @@ class ReadOptions:
     def _refuse_ahead(self, does: str, instead: str, *names: str) -> None:
         """Refuses `names`, and what batches that are made one by one ignore."""
         ahead = ["window", "two_phase", "temporary_writes", *names]
-        if self.reading != "direct":
+        if self.reading != "on_demand":
             ahead.insert(0, "reading")
         if self.replays:
             ahead.append("compiled")

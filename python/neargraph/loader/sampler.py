@@ -63,7 +63,7 @@ class NeighborSampler:
             long, and 32 MB beside the store's memory.
         layout: ``"direct"`` reads batches from the direct layout of this version of the store (see
             `neargraph compile --layout direct`), or the path of such a file, each by itself:
-            `reading` is ``"direct"``, too. Tensors that it does not have come from the store. The
+            `reading` is ``"on_demand"``, too. Tensors that it does not have come from the store. The
             batches are the same.
         disjoint: Give each seed a subgraph of its own (`MiniBatch.subgraphs`); a node that two
             seeds reach is there twice. Subgraphs that reach a node in the same hop, and with the
@@ -296,7 +296,7 @@ class NeighborSampler:
             prefetch: Batches to work ahead at most, fewer where memory is short; None is 4.
             threads: Background threads; None is one per core, at most 4. What has no effect beside
                 another argument is refused, here and below.
-            reading: How rows are read that memory does not hold. ``"direct"`` reads each batch
+            reading: How rows are read that memory does not hold. ``"on_demand"`` reads each batch
                 by itself, through the store's caches. ``"scan"`` samples many batches ahead and
                 reads the file round and round, keeping the rows that some of them want;
                 ``"window"`` reads each batch's rows in the order of the file and keeps what

@@ -49,7 +49,7 @@ impl Findings {
         let untried = "not tried".to_owned();
         let auto = choice == BackendChoice::Auto && !file_system.is_memory;
         let needs_ring = auto || choice == BackendChoice::Uring;
-        let direct = if needs_ring || choice == BackendChoice::Direct {
+        let direct = if needs_ring || choice == BackendChoice::ODirect {
             try_direct(place).map_err(|error| error.to_string())
         } else {
             Err(untried.clone())
