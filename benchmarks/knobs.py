@@ -61,13 +61,13 @@ def measure(args: argparse.Namespace, backend: str, **more: Any) -> Point:
         "store": str(args.store),
         "backend": backend,
         "memory": memory_of(args, backend),
+        "reading": args.reading,
         "threads": 2,
         "fanouts": args.fanouts,
         "batch_size": args.batch_size,
         "batches": args.batches,
         "seconds": args.seconds,
         "warmup": args.warmup,
-        "reading": args.reading,
         "seed": args.seed,
         **more,
     }
@@ -193,10 +193,10 @@ def run(spec: Point) -> Point:
     import neargraph as ng
 
     store = ng.open(spec["store"], memory=spec["memory"], backend=spec["backend"])
-    sampler = ng.NeighborSampler(store, spec["fanouts"], seed=spec["seed"])
+    sampler = ng.NumpySampler(store, spec["fanouts"], seed=spec["seed"])
     has_splits = any(t.name == "split_0" for t in store.schema.node_types[0].tensors)
-    options = {"threads": spec["threads"], "prefetch": max(4, spec["threads"])}
-    options["reading"] = spec["reading"]
+    threads = spec["threads"]
+    reading = ng.Reading(spec["reading"], prefetch=max(4, threads), threads=threads)
 
     def endless() -> Any:
         epoch = 0
@@ -205,8 +205,8 @@ def run(spec: Point) -> Point:
                 "train" if has_splits else None,
                 spec["batch_size"],
                 shuffle=True,
-                train_epoch=epoch,
-                **options,
+                epoch=epoch,
+                reading=reading,
             )
             epoch += 1
 

@@ -37,7 +37,10 @@ _WORDS: dict[str, str | tuple[str, str]] = {
     "CompileDirect": "make one with `neargraph compile STORE --layout direct`",
     "RecompileDirect": "compile it again with `neargraph compile STORE --layout direct "
     "--overwrite`",
-    "PagedLayout": ('use layout="paged"', "leave out --layout direct"),
+    "PagedLayout": (
+        'read without the direct layout, by reading="auto" or layout="paged"',
+        "leave out --reading direct_layout",
+    ),
     "FewerTensors": "name fewer or narrower tensors (`neargraph compile --attrs`); the loader "
     "reads the others from the store",
     "KeepReverse": "import the store again with `neargraph import --reverse`",

@@ -153,8 +153,8 @@ def test_without_cuda_pinning_warns_once_and_a_device_is_refused(homo):
     with pytest.raises(ng.UnsupportedArgument, match="no CUDA"):
         ng.NeighborLoader(homo, [2], device="cuda")
     with pytest.raises(ng.UnsupportedArgument, match="or stay"):
-        ng.ClusterLoader(homo, 2, device="meta")
-    assert len(list(ng.ClusterLoader(homo, 2, device="cpu"))) == 2
+        ng.ClusterGCNLoader(homo, 2, device="meta")
+    assert len(list(ng.ClusterGCNLoader(homo, 2, device="cpu"))) == 2
 
 
 @pytest.mark.parametrize("depth", [1, 3])

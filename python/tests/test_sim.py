@@ -29,7 +29,7 @@ def test_a_trace_of_a_store_is_what_its_sampler_makes(homo):
         homo, np.arange(100), (3, 2), seed=5, batches=2, batch_size=50
     )
     columns = trace.columns
-    sampler = ng.NeighborSampler(homo, [3, 2], seed=5, attrs=[])
+    sampler = ng.NumpySampler(homo, [3, 2], seed=5, attrs=[])
     first = columns["first_entry"]
     assert len(first) == 3
     for batch in range(2):
@@ -346,7 +346,7 @@ def test_the_number_of_threads_changes_nothing():
 
 
 def test_ratios_of_the_paper_mode_are_of_all_pairs():
-    ratios = ng.sim.paper_ratios(seeds=1)
+    ratios = ng.sim.paper_ratios(repeats=1)
     assert len(ratios) == 8 * 7
     assert ratios["BG-2/CC"] > ratios["BG-1/CC"] > 1
     assert ratios["BG-2/BG-1"] > 1
@@ -362,7 +362,7 @@ def test_the_last_part_of_a_name_is_enough_where_no_other_ends_so():
 
 
 def test_the_command_simulates_a_store_and_a_data_set(homo_path, capsys):
-    code, out, err = run("simulate", homo_path, "--batch", 16, "--batches", 2, capsys=capsys)
+    code, out, err = run("simulate", homo_path, "--batch-size", 16, "--batches", 2, capsys=capsys)
     assert (code, err) == (0, "")
     assert all(name in out for name in ng.sim.PLATFORMS)
     code, out, _ = run(

@@ -358,7 +358,8 @@ mod tests {
             row: vec![10, 3],
         };
         let mut trace = Trace::default();
-        let make = |format| Layout::new(format, &Config::paper(), 400, 100.0, Placement::DirectLayout);
+        let make =
+            |format| Layout::new(format, &Config::paper(), 400, 100.0, Placement::DirectLayout);
         let missing = make(Format::Direct).of_trace(&trace).unwrap_err().to_string();
         assert!(missing.contains("pages of 4000 bytes"), "{missing}");
         trace.places = Some(Arc::new(Places { page_bytes: 4096, ..places.clone() }));

@@ -224,12 +224,12 @@ def in_parallel(work: Callable[[Any], T], items: Iterable[Any]) -> list[T]:
         return list(pool.map(work, items))
 
 
-def paper_ratios(seeds: int = 5, progress: Callable[[], None] | None = None) -> dict[str, float]:
+def paper_ratios(repeats: int = 5, progress: Callable[[], None] | None = None) -> dict[str, float]:
     """Throughput of each platform over that of each other, as "BG-2/CC": the mean over the five
-    data sets of the mean over `seeds`, in mode `paper` at batch 128."""
-    speeds = np.zeros((len(DATASETS), seeds, len(PLATFORMS)))
+    data sets of the mean over `repeats` random seeds, in mode `paper` at batch 128."""
+    speeds = np.zeros((len(DATASETS), repeats, len(PLATFORMS)))
     for at, name in enumerate(DATASETS):
-        for seed in range(seeds):
+        for seed in range(repeats):
             speeds[at, seed] = simulate(dataset=name, seed=seed)["targets_per_s"]
             if progress is not None:
                 progress()
