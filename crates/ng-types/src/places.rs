@@ -92,18 +92,18 @@ impl Places {
         let wide = [&self.primary, &self.run, &self.tail, &self.first_entry, &self.row];
         let narrow = [self.beside_row.len(), self.full.len()];
         if wide.map(Vec::len).into_iter().chain(narrow).any(|length| length != nodes) {
-            return error("columns of places have different lengths", nodes);
+            return error("the columns of the places differ in length", nodes);
         }
         if let Some(at) = self.node.windows(2).position(|pair| pair[0] >= pair[1]) {
-            return error("nodes of places do not ascend", at);
+            return error("the node ids of the places are not ascending", at);
         }
         if self.page_bytes == 0 || self.entries_per_page == 0 {
-            return error("places on pages of nothing", 0);
+            return error("the pages of the places have no bytes or no entries", 0);
         }
         // What is less may be added, and multiplied by the bytes of a row.
         let far = |column: &&Vec<u64>| column.iter().position(|place| *place >= PLACES_MAX);
         match wide.iter().find_map(far) {
-            Some(at) => error("a place beyond all files", at),
+            Some(at) => error("a place lies beyond the last file", at),
             None => Ok(()),
         }
     }
@@ -132,10 +132,10 @@ mod tests {
     fn columns_that_do_not_belong_together_are_named() {
         let what = |places: Places| places.check().expect_err("damaged").what;
         assert_eq!(places(3).check(), Ok(()));
-        assert!(what(Places { tail: vec![0; 2], ..places(3) }).contains("lengths"));
-        assert!(what(Places { full: vec![0; 4], ..places(3) }).contains("lengths"));
+        assert!(what(Places { tail: vec![0; 2], ..places(3) }).contains("differ in length"));
+        assert!(what(Places { full: vec![0; 4], ..places(3) }).contains("differ in length"));
         assert!(what(Places { node: vec![1, 1, 2], ..places(3) }).contains("ascend"));
-        assert!(what(Places { entries_per_page: 0, ..places(3) }).contains("nothing"));
+        assert!(what(Places { entries_per_page: 0, ..places(3) }).contains("no entries"));
         assert!(what(Places { run: vec![0, u64::MAX, 0], ..places(3) }).contains("beyond"));
         assert!(what(Places { row: vec![0, 1 << 60, 0], ..places(3) }).contains("beyond"));
     }
