@@ -80,14 +80,22 @@ def closure(wheel: Wheel, extras: frozenset[str]) -> list[str]:
         if name == "neargraph":
             waiting += [needs for needs in wheel.requires if holds(needs, wanted)]
         else:
-            needed = map(Requirement, metadata.distribution(name).requires or ())
+            needed = map(Requirement, installed(name).requires or ())
             waiting += [needs for needs in needed if holds(needs, wanted)]
     return sorted(seen.keys() - {"neargraph"})
 
 
+def installed(name: str) -> metadata.Distribution:
+    """A package of the environment that runs this tool."""
+    try:
+        return metadata.distribution(name)
+    except metadata.PackageNotFoundError:
+        raise SystemExit(f"wheel_test: {name} is missing: add it to {LOCK.name}") from None
+
+
 def link(name: str, site: Path) -> None:
     """Links the files that a package installed into another `site-packages`."""
-    found = metadata.distribution(name)
+    found = installed(name)
     for file in found.files or ():
         source = Path(str(found.locate_file(file)))
         if ".." not in file.parts and source.is_file():
