@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 arguments="--locked --zig --strip --compatibility manylinux2014"
 [ -x .venv/bin/maturin ] || { echo "wheel: run make setup first" >&2; exit 1; }
 .venv/bin/python -m pip install --disable-pip-version-check --quiet --no-deps --require-hashes \
-    --only-binary :all: -r tools/wheel.lock
+    --only-binary :all: -r tools/wheel.lock >&2
 if [ "${1:-}" = --arguments ]; then
     echo "$arguments"
     exit
