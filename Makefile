@@ -3,7 +3,7 @@ SHELL := /bin/bash
 PY := .venv/bin/python
 export RUST_BACKTRACE ?= 1
 
-.PHONY: help setup demo test test-rust test-python lint deny bench bench-graphs bench-training canaries test-rust-canaries reliability long-tier clean
+.PHONY: help setup demo test test-rust test-python lint deny bench bench-graphs bench-training canaries test-rust-canaries reliability long-tier wheel wheel-test sdist clean
 
 help:
 	@echo "make setup        install the locked packages and build the extension"
@@ -16,6 +16,9 @@ help:
 	@echo "make bench-training  training from disk beside PyG and GraphBolt, under a 2 GB cgroup"
 	@echo "make canaries     plant known bugs and expect the tests to catch each"
 	@echo "make reliability  the promises of reliability, measured into reliability.json"
+	@echo "make wheel        dist/*.whl: manylinux, stripped, built with zig"
+	@echo "make sdist        dist/*.tar.gz, and a check of its files"
+	@echo "make wheel-test   install dist/*.whl and each extra into empty environments, and use them"
 	@echo "make long-tier    the same tests at their long figures, about an hour"
 
 setup:
@@ -66,9 +69,19 @@ test-rust-canaries: test-rust
 long-tier:
 	tools/long_tier.sh
 
+wheel:
+	@tools/wheel.sh
+
+sdist:
+	@$(PY) tools/sdist.py
+
+# The wheel has to be there: `make wheel`.
+wheel-test:
+	@$(PY) tools/wheel_test.py
+
 reliability: setup
 	$(PY) tools/reliability.py
 
 clean:
 	cargo clean
-	rm -rf .venv demo-out .bench
+	rm -rf .venv demo-out .bench dist

@@ -14,15 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from neargraph.exceptions import MissingDependency
+from neargraph._optional import torch_for
 
-try:
+with torch_for("from_pyg"):
     import torch
     from torch_geometric.data import Data, HeteroData
-except ImportError as error:
-    raise MissingDependency(
-        "from_pyg needs PyG; install it with: pip install torch torch_geometric"
-    ) from error
 
 from .check import fail, node_ids, store_dtype
 from .chunks import chunk_rows, spans

@@ -60,7 +60,7 @@ class Table:
             import pyarrow.parquet as pq
         except ImportError as error:
             raise MissingDependency(
-                f"{path}: reading tables needs pyarrow; install it with: pip install pyarrow"
+                f"{path}: reading tables needs pyarrow: pip install 'neargraph[parquet]'"
             ) from error
         # The library itself, once; tables are opened before anything else is held.
         reader = _CSV_BYTES if path.suffix == ".csv" else 0

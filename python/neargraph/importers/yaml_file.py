@@ -28,7 +28,9 @@ def yaml_for(what: str) -> Iterator[None]:
     try:
         yield
     except ImportError as missing:
-        raise MissingDependency(f"{what} needs PyYAML: pip install pyyaml") from missing
+        raise MissingDependency(
+            f"{what} needs PyYAML: pip install 'neargraph[graphbolt]'"
+        ) from missing
 
 
 def load_yaml(path: Path | str) -> dict[str, Any]:
