@@ -140,10 +140,7 @@ def _default(param: Any) -> str:
     if callable(value) or value is None or value == () or value == []:
         return ""
     if isinstance(value, bool):
-        pairs = param.secondary_opts
-        if pairs:
-            return f"`{(param.opts if value else pairs)[0]}`"
-        return "" if not value else "on"
+        return "on" if value else "off"
     if isinstance(value, list | tuple):
         value = ",".join(map(str, value))
     value = getattr(value, "value", value)

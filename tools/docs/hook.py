@@ -78,6 +78,8 @@ def _expanded(nav: Any, pages: list[str], named: set[str]) -> Any:
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
     """A page as the site has it."""
     name = page.file.src_uri
+    if name == "index.md":
+        page.meta["hide"] = ["navigation"]
     text = _MARK.sub(lambda at: _GENERATED[at[1]](), markdown)
     text = replace_links(plain_fences(without_setup(text)), lambda target: site_link(name, target))
     lines = "\n".join(line for _, line, is_prose in prose(text) if is_prose)
