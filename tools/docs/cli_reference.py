@@ -22,12 +22,13 @@ _PYTHON = ROOT / "python"
 def cli_reference() -> str:
     """The page as Markdown, one heading for each command."""
     sys.path.insert(0, str(_PYTHON))
-    import typer
+    try:
+        import typer
 
-    from neargraph.cli.app import app
-
-    root = typer.main.get_command(app)
-    return "\n\n".join(_command(root, "neargraph"))
+        from neargraph.cli.app import app
+    except ImportError as error:
+        return f"The commands are not listed, because the package is not built here: {error}."
+    return "\n\n".join(_command(typer.main.get_command(app), "neargraph"))
 
 
 def _command(command: Any, path: str) -> Iterator[str]:
