@@ -22,7 +22,8 @@ def results_list() -> str:
         at = _NAME.fullmatch(path.stem)
         if at is not None:
             title = path.read_text().split("\n", 1)[0].lstrip("# ")
-            topics[at[2]].append((at[1], path.name, _DATE.sub("", title)))
+            title = _DATE.sub("", title)
+            topics[at[2]].append((at[1], path.name, title[:1].upper() + title[1:]))
     lines = ["| date | results | older |", "|---|---|---|"]
     newest_first = sorted(topics.values(), key=lambda files: (max(files)[0], files), reverse=True)
     for files in newest_first:
