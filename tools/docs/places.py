@@ -21,7 +21,10 @@ PAGES = {
 }
 RESULTS = "benchmarks/results"
 _FOLDERS = {RESULTS: "benchmarks/results/index.md"}
-_OWN = tuple(f"{PROJECT}/{kind}/main/" for kind in ("blob", "tree", "raw"))
+_OWN = (
+    *(f"{PROJECT}/{kind}/main/" for kind in ("blob", "tree", "raw")),
+    "https://raw.githubusercontent.com/neargraph/neargraph/main/",
+)
 
 
 def site_page(path: str) -> str | None:
