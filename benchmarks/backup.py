@@ -82,8 +82,8 @@ def one_round(store: Path, number: int) -> dict[str, Any]:
     with ng.open(store, memory="256MB") as handle:
         found["backup_seconds"] = timed(store, lambda: handle.backup(whole))
         ids = np.unique(rng.integers(0, handle.num_nodes, CHANGED_ROWS))
-        with handle.write() as batch:
-            batch.update_features(None, ids, "x", rng.random((len(ids), 128), dtype=np.float32))
+        with handle.write() as tx:
+            tx.update_features(None, ids, "x", rng.random((len(ids), 128), dtype=np.float32))
         handle.checkpoint()
         reports = []
         found["increment_seconds"] = timed(

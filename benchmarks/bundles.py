@@ -113,7 +113,7 @@ def _batch(name: str, seeds: int) -> Batch:
         import_graph(data_folder(folder) / file, path, memory="1GB")
     with ng.open(path, memory="2GB") as store:
         nodes = np.arange(seeds) * (store.num_nodes // seeds)
-        sampler = ng.NeighborSampler(store, FANOUTS, seed=5, attrs=["x"])
+        sampler = ng.NumpySampler(store, FANOUTS, seed=5, attrs=["x"])
         batch = next(iter(sampler.batches(nodes, seeds)))
         x = np.array(batch.features("x"), np.float32)
         return Batch(x, np.array(batch.edge_index()), batch.num_sampled_nodes())

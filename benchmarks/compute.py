@@ -126,7 +126,7 @@ def main():
     print("machine:", json.dumps(about(Path(options.graph))), file=sys.stderr)
     missed = []
     with ng.open(options.graph, memory="1500MB") as store, torch.inference_mode():
-        sampler = ng.NeighborSampler(store, FANOUTS, seed=3, attrs=["x"])
+        sampler = ng.NumpySampler(store, FANOUTS, seed=3, attrs=["x"])
         draws, count = np.random.default_rng(1), store.num_nodes
         for threads in options.threads:
             torch.set_num_threads(threads)

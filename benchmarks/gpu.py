@@ -58,7 +58,8 @@ class Loop:
 
         folder = arguments.folder / arguments.graph
         graph = json.loads((folder / "about.json").read_text())
-        options = {**way, "two_phase": arguments.two_phase}
+        options = {**way}
+        reading = ng.Reading(options.pop("reading", "auto"), two_phase=arguments.two_phase)
         self.send = options.pop("to", None)
         in_memory = options.get("backend") == "memory"
         self.store = ng.open(
@@ -67,7 +68,14 @@ class Loop:
             backend=options.pop("backend", "auto"),
         )
         self.loader = ng.NeighborLoader(
-            self.store, [15, 10], "train", batch_size=1024, shuffle=True, seed=7, **options
+            self.store,
+            [15, 10],
+            "train",
+            batch_size=1024,
+            shuffle=True,
+            seed=7,
+            reading=reading,
+            **options,
         )
         torch.manual_seed(7)
         self.model = GraphSAGE(graph["width"], 256, graph["classes"], 2).to("cuda")

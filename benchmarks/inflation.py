@@ -123,7 +123,7 @@ def count_reads(path: Path, layout: str, attrs: list[str] | None) -> dict[str, A
     """Those of the first batch, and the mean of later ones."""
     counts = []
     with ng.open(path, memory=MEMORY) as store:
-        sampler = ng.NeighborSampler(store, FANOUTS, seed=7, attrs=attrs, layout=layout)
+        sampler = ng.NumpySampler(store, FANOUTS, seed=7, attrs=attrs, layout=layout)
         nodes = np.random.default_rng(3).permutation(store.num_nodes).astype(np.int64)
         for batch in range(BATCHES):
             store.reset_stats()
@@ -133,7 +133,7 @@ def count_reads(path: Path, layout: str, attrs: list[str] | None) -> dict[str, A
             del made
     array = np.array(counts, dtype=float)
     return {
-        "layout": layout,
+        "reading": layout,
         "tensors": ", ".join(attrs or ["all"]),
         "first_reads": array[0, 0],
         "first_read_bytes": array[0, 1],

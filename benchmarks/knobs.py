@@ -4,7 +4,7 @@ These are three of the sweeps of `benchmarks.sweeps`, after Figures 6, 7, 16 to 
 SmartSAGE. A point is a process of its own that opens the store, makes some batches without counting
 them and then times others; the files of the store leave the page cache before it, and all but the
 back end `memory` live in a cgroup of `--memory`, so that a mapped file has no more than the rest.
-Each batch is read by itself (`--reading direct`), since latency is what is asked for; nothing
+Each batch is read by itself (`--reading on_demand`), since latency is what is asked for; nothing
 trains. Systems take turns within a round, so that a slow minute hits all of them.
 """
 
@@ -34,7 +34,7 @@ PROCESS_BYTES = 120_000_000
 WORKERS = [1, 2, 3, 4, 6, 8, 10, 12]
 RATES = [0.5, 1.0, 2.0]
 BATCHES = [32, 64, 128, 256, 512, 1024]
-BACKENDS = ["memory", "mmap", "direct", "uring"]
+BACKENDS = ["memory", "mmap", "odirect", "uring"]
 STAGES = ["sample", "read", "gather"]
 
 
@@ -61,13 +61,13 @@ def measure(args: argparse.Namespace, backend: str, **more: Any) -> Point:
         "store": str(args.store),
         "backend": backend,
         "memory": memory_of(args, backend),
+        "reading": args.reading,
         "threads": 2,
         "fanouts": args.fanouts,
         "batch_size": args.batch_size,
         "batches": args.batches,
         "seconds": args.seconds,
         "warmup": args.warmup,
-        "reading": args.reading,
         "seed": args.seed,
         **more,
     }
@@ -193,10 +193,10 @@ def run(spec: Point) -> Point:
     import neargraph as ng
 
     store = ng.open(spec["store"], memory=spec["memory"], backend=spec["backend"])
-    sampler = ng.NeighborSampler(store, spec["fanouts"], seed=spec["seed"])
+    sampler = ng.NumpySampler(store, spec["fanouts"], seed=spec["seed"])
     has_splits = any(t.name == "split_0" for t in store.schema.node_types[0].tensors)
-    options = {"threads": spec["threads"], "prefetch": max(4, spec["threads"])}
-    options["reading"] = spec["reading"]
+    threads = spec["threads"]
+    reading = ng.Reading(spec["reading"], prefetch=max(4, threads), threads=threads)
 
     def endless() -> Any:
         epoch = 0
@@ -205,8 +205,8 @@ def run(spec: Point) -> Point:
                 "train" if has_splits else None,
                 spec["batch_size"],
                 shuffle=True,
-                train_epoch=epoch,
-                **options,
+                epoch=epoch,
+                reading=reading,
             )
             epoch += 1
 

@@ -46,7 +46,11 @@ class Worker:
 
     def __init__(self, kind: str, args: argparse.Namespace, cap: Cap) -> None:
         command = [sys.executable, "-m", "benchmarks.latency_worker", kind]
-        settings = {"graph": str(args.graph), "model": str(args.model), "threads": args.threads}
+        settings = {
+            "graph": str(args.graph),
+            "model": str(args.model),
+            "threads": args.threads,
+        }
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "cwd": ROOT}
         self._process = cap.popen([*command, json.dumps(settings)], **pipes)
 

@@ -96,7 +96,7 @@ def batches(settings: dict[str, Any]) -> dict[str, Any]:
             snapshot = store.snapshot()
             for first in range(0, count, 1 << 16):
                 snapshot.features(None, np.arange(first, min(first + (1 << 16), count)))
-        loader = ng.NeighborSampler(store, FANOUTS, seed=0, attrs=["x"])
+        loader = ng.NumpySampler(store, FANOUTS, seed=0, attrs=["x"])
         made = iter(loader.batches(np.arange(count), batch_size=BATCH))
         seconds = _timed(lambda: next(made), settings["batches"])
     return {"seconds": seconds * -(-count // BATCH), "batch_seconds": seconds}

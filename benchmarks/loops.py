@@ -131,18 +131,18 @@ def shares(passes: list[dict[str, Any]]) -> dict[str, float]:
 def start_once(args: argparse.Namespace) -> dict[str, Any]:
     """One epoch from cold in this process; loader and store are new."""
     import neargraph as ng
-    from neargraph.loader.options import ReadOptions
     from neargraph.loader.pipeline import Pipeline
-    from neargraph.loader.sampler import NeighborSampler
+    from neargraph.loader.reading import Reading
+    from neargraph.loader.sampler import NumpySampler
     from neargraph.loader.seeds import SeedPlan, resolve_input_nodes
 
     drop_from_cache(args.store)
     waits = Waits()
     with ng.open(args.store, memory=args.memory) as graph:
-        sampler = NeighborSampler(graph, [15, 10], seed=7, attrs=["x"])
+        sampler = NumpySampler(graph, [15, 10], seed=7, attrs=["x"])
         inputs = resolve_input_nodes(sampler.snapshot, "train")
         plan = SeedPlan(num_seeds=len(inputs), batch_size=1024, shuffle=True, seed=7)
-        pipeline = Pipeline(sampler, inputs, plan, ReadOptions(), goes_on=False)
+        pipeline = Pipeline(sampler, inputs, plan, Reading(), goes_on=False)
         waits.take(pipeline.run(0), args.batches, None)
         chosen = pipeline.chosen() or {}
         figures = waits.figures()

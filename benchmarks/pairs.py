@@ -33,18 +33,18 @@ import numpy as np
 
 AGAIN = " again"
 
-# Arguments of `NeighborSampler`, of `batches`, and of `open`.
+# Arguments of `NumpySampler`, of `Reading`, and of `open`.
 WAYS: dict[str, tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = {
     "auto": ({}, {}, {}),
-    "one by one": ({}, {"reading": "direct"}, {}),
-    "scan": ({}, {"reading": "scan", "two_phase": False}, {}),
-    "two phases": ({}, {"reading": "scan", "two_phase": True}, {}),
-    "distribute": ({}, {"reading": "distribute"}, {}),
-    "compiled": ({}, {"compiled": True}, {}),
+    "one by one": ({}, {"way": "on_demand"}, {}),
+    "scan": ({}, {"way": "scan", "two_phase": False}, {}),
+    "two phases": ({}, {"way": "scan", "two_phase": True}, {}),
+    "distribute": ({}, {"way": "distribute"}, {}),
+    "compiled": ({}, {"way": "compiled"}, {}),
     "direct layout": ({"layout": "direct"}, {}, {}),
     "labor": ({"method": "labor"}, {}, {}),
-    "topology alone": ({"attrs": []}, {"reading": "direct"}, {}),
-    "topology alone again": ({"attrs": []}, {"reading": "direct"}, {}),
+    "topology alone": ({"attrs": []}, {"way": "on_demand"}, {}),
+    "topology alone again": ({"attrs": []}, {"way": "on_demand"}, {}),
     "sample()": ({"attrs": []}, {}, {}),
     "sample() again": ({"attrs": []}, {}, {}),
     "training": ({"attrs": ["x", "y"]}, {}, {}),
@@ -140,9 +140,9 @@ def batches(
             yield size, use
             del use
         return
-    sampler = ng.NeighborSampler(graph, [15, 10], **shared)
+    sampler, reading = ng.NumpySampler(graph, [15, 10], **shared), ng.Reading(**options)
     if not way.startswith("sample()"):
-        for batch in sampler.batches("train", args.batch, shuffle=True, **options):
+        for batch in sampler.batches("train", args.batch, shuffle=True, reading=reading):
             size = batch.num_seeds
             del batch
             yield size, None

@@ -3,13 +3,13 @@
     python -m benchmarks.plan_cost --graph planted_4m --cap 2GB
     python -m benchmarks.plan_cost --systems scan,window,naive-uring --batches 50 --seconds 20
 
-The store traces its device requests in the steady state, and counts the time in which at least one
-is in flight. Beside it stand two prices of the trace, at rates that the same process measured on
+The store logs its device requests in the steady state, and counts the time in which at least one
+is in flight. Beside it stand two prices of the log, at rates that the same process measured on
 the same file before and after it (the mean of both): by two rates, max(1 / IOPS, bytes / bandwidth)
 summed over requests (IOPS of random 4 KiB reads, bandwidth of long sequential ones, both at full
 depth); and by the curve, what a request of that length and kind (random, or right behind the one
 before it) costs. Takes the arguments of `training.py`; prints a table and writes
-`.bench/plan_cost.json`. What is read beside the store is not in the trace: no compiled epochs, no
+`.bench/plan_cost.json`. What is read beside the store is not in the log: no compiled epochs, no
 distributed rows.
 """
 
@@ -31,25 +31,25 @@ SYSTEMS = "scan,window,naive-uring"
 Curve = list[tuple[int, float, float]]
 
 
-def read_trace(path: Path) -> Any:
-    """The requests of a trace that a store wrote, as records [requests]."""
+def read_log(path: Path) -> Any:
+    """The requests of a log that a store wrote, as records [requests]."""
     with path.open("rb") as file:
         if file.read(len(MAGIC)) != MAGIC:
-            raise ValueError(f"{path} is no trace of reads")
+            raise ValueError(f"{path} is not a log of reads")
         return np.fromfile(file, dtype=RECORD)
 
 
-def plan_seconds(trace: Any, reads_per_s: float, bytes_per_s: float) -> float:
+def plan_seconds(log: Any, reads_per_s: float, bytes_per_s: float) -> float:
     """max(1 / IOPS, bytes / bandwidth), summed over requests."""
-    return float(np.maximum(1.0 / reads_per_s, trace["bytes"] / bytes_per_s).sum())
+    return float(np.maximum(1.0 / reads_per_s, log["bytes"] / bytes_per_s).sum())
 
 
-def curve_seconds(trace: Any, curve: Curve) -> float:
+def curve_seconds(log: Any, curve: Curve) -> float:
     """What requests of such lengths and kinds cost, summed; between lengths it is a line."""
     lengths = [float(bytes_) for bytes_, _, _ in curve]
     total = 0.0
     for column, wanted in ((1, False), (2, True)):
-        sizes = trace["bytes"][((trace["place"] & FOLLOWS) != 0) == wanted]
+        sizes = log["bytes"][((log["place"] & FOLLOWS) != 0) == wanted]
         total += float(np.interp(sizes, lengths, [1.0 / point[column] for point in curve]).sum())
     return total
 
@@ -75,15 +75,15 @@ def slower(a: Curve, b: Curve) -> Curve:
     return [(x[0], min(x[1], y[1]), min(x[2], y[2])) for x, y in zip(a, b, strict=True)]
 
 
-def figures(trace: Any, curve: Curve) -> dict[str, Any]:
-    """Both prices of a trace, and what it is made of."""
+def figures(log: Any, curve: Curve) -> dict[str, Any]:
+    """Both prices of a log, and what it is made of."""
     reads_per_s, bytes_per_s = curve[0][1], curve[-1][2] * curve[-1][0]
     return {
-        "traced_reads": len(trace),
-        "traced_bytes": int(trace["bytes"].sum(dtype=np.int64)),
-        "traced_sequential": int(np.count_nonzero(trace["place"] & FOLLOWS)),
-        "plan_seconds": plan_seconds(trace, reads_per_s, bytes_per_s),
-        "curve_seconds": curve_seconds(trace, curve),
+        "logged_reads": len(log),
+        "logged_bytes": int(log["bytes"].sum(dtype=np.int64)),
+        "logged_sequential": int(np.count_nonzero(log["place"] & FOLLOWS)),
+        "plan_seconds": plan_seconds(log, reads_per_s, bytes_per_s),
+        "curve_seconds": curve_seconds(log, curve),
         "reads_per_s": reads_per_s,
         "bytes_per_s": bytes_per_s,
     }
@@ -101,8 +101,8 @@ def row(name: str, run: dict[str, Any]) -> list[str]:
         f"{run['ms_per_batch']:.1f}",
         f"{busy:.1f}",
         f"{run['mean_depth']:.1f}",
-        f"{run['traced_reads'] / run['batches']:,.0f}",
-        f"{run['traced_bytes'] / run['batches'] / 1e6:.1f}",
+        f"{run['logged_reads'] / run['batches']:,.0f}",
+        f"{run['logged_bytes'] / run['batches'] / 1e6:.1f}",
         f"{plan:.1f}",
         share(busy, plan),
         f"{curve:.1f}",
@@ -138,16 +138,16 @@ def main() -> None:
     args = training.parse(["--systems", SYSTEMS, "--runs", "1", *sys.argv[1:]])
     args.label = args.label or "plan_cost"
     names = args.systems
-    options = "trace=1"
+    options = "log=1"
     if args.disk:
         options += ",held_reads={},held_bytes={}".format(*args.disk)
     args.systems = [f"{name}{',' if ':' in name else ':'}{options}" for name in names]
     bench = training.Bench(args)
     bench.go()
     rows = [
-        row(name, round_[traced])
+        row(name, round_[logged])
         for round_ in bench.rounds
-        for name, traced in zip(names, args.systems, strict=True)
+        for name, logged in zip(names, args.systems, strict=True)
     ]
     print("\n".join(training_tables.table(COLUMNS, rows)))
     (BENCH / "plan_cost.json").write_text(json.dumps(bench.rounds, indent=1) + "\n")

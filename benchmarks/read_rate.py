@@ -84,7 +84,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--seconds", type=int, default=5, help="length of a run")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each")
     parser.add_argument("--depth", type=int, default=64)
-    parser.add_argument("--back-end", default="uring", help="uring, direct, pread or mmap")
+    parser.add_argument("--back-end", default="uring", help="uring, odirect, pread or mmap")
     return parser.parse_args()
 
 

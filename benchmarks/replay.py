@@ -272,8 +272,8 @@ def replay(store: ng.Store, trace: GitTrace | DblpTrace, keep_every: int = 0) ->
     model, days, kept = trace.model(), [], []
     for number, ops in enumerate(trace.days(), 1):
         started = time.perf_counter()
-        with store.write() as batch:
-            work = Work(batch, model.versions)
+        with store.write() as tx:
+            work = Work(tx, model.versions)
             day = trace.apply(ops, work)
             work.flush()
         day.seconds = time.perf_counter() - started

@@ -64,9 +64,9 @@ class PacedWriter(threading.Thread):
         start = time.perf_counter()
         while not self.stopped.is_set():
             ends = rng.integers(0, self.nodes, (3, BATCH // 2))
-            with self.store.write() as batch:
-                batch.add_edges(None, ends[0], ends[1])
-                batch.update_features("node", ends[2], "x", rows)
+            with self.store.write() as tx:
+                tx.add_edges(None, ends[0], ends[1])
+                tx.update_features("node", ends[2], "x", rows)
             self.operations += BATCH
             due = start + self.operations / UPDATES_PER_SECOND
             now = time.perf_counter()
@@ -80,7 +80,7 @@ def sample(store: Any, batches: int, seeds: np.ndarray) -> tuple[str, float]:
     """A digest of all batches, and seeds a second."""
     import neargraph as ng
 
-    sampler = ng.NeighborSampler(store.snapshot(), [15, 10], seed=5)
+    sampler = ng.NumpySampler(store.snapshot(), [15, 10], seed=5)
     digest = hashlib.blake2b(digest_size=16)
     start = time.perf_counter()
     for batch in sampler.batches(seeds[: batches * 1024], 1024):

@@ -45,7 +45,7 @@ NODES_WIDTH = 128
 NODES_RATIO = 2
 CACHES = [0.3, 0.5, 0.8]
 STEPS = {"N": "naive-uring", "C": "naive-uring+sieve"}
-SCHEDULED = {"S": "window:window=1", "CS": "direct", "CGS": "scan"}
+SCHEDULED = {"S": "window:window=1", "CS": "on_demand", "CGS": "scan"}
 ORDERS = {"R": "locality", "H": "heat"}
 LINES = {"": "-", "R": "--", "H": ":"}
 
@@ -228,7 +228,7 @@ def plot_cache(points: list[Point]) -> Any:
     made, axes = figure("Reads a batch as the memory grows", "memory / data", "reads")
     beside = axes.twinx()
     beside.set(ylabel="hit rate (dotted)", ylim=(0, 1))
-    for name in ("naive-uring+sieve", "direct", "auto"):
+    for name in ("naive-uring+sieve", "on_demand", "auto"):
         curve(axes, points, "share", name, "reads", 1.0)
         xs, ys = series(points, "share", name, "hit_rate")
         color = axes.lines[-1].get_color() if axes.lines else None
@@ -318,7 +318,7 @@ def knob_arguments(args: argparse.Namespace) -> argparse.Namespace:
     parser.add_argument("--fanouts", default="15,10")
     parser.add_argument("--batch-size", type=int, default=1024)
     parser.add_argument("--warmup", type=int, default=10, help="batches that are not counted")
-    parser.add_argument("--reading", default="direct")
+    parser.add_argument("--reading", default="on_demand")
     found = parser.parse_args(args.rest, argparse.Namespace(**vars(args)))
     if not found.store.exists():
         raise SystemExit(f"{found.store} is missing; import one, or name another with --store")

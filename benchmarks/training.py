@@ -99,7 +99,7 @@ SYSTEMS = {
     "auto": _reading("ours, the way that the plan picks", reading="auto"),
     "scan": _reading("ours, rotating scan", reading="scan"),
     "window": _reading("ours, window of batches", reading="window"),
-    "direct": _reading("ours, one batch at a time", reading="direct"),
+    "direct": _reading("ours, one batch at a time", reading="on_demand"),
 }
 
 
@@ -298,7 +298,7 @@ class Bench:
         import neargraph as ng
 
         with ng.open(self.store, memory=UNCAPPED_STORE_BYTES) as store:
-            sampler = ng.NeighborSampler(store, self.args.fanouts, seed=1, attrs=[])
+            sampler = ng.NumpySampler(store, self.args.fanouts, seed=1, attrs=[])
             for batch in sampler.batches("train", self.args.batch_size, shuffle=True):
                 shape = {"nodes": batch.num_sampled_nodes(), "edges": batch.num_sampled_edges()}
                 break

@@ -116,22 +116,22 @@ class RocksDB:
     def build(self, nodes: int, edges: np.ndarray | None) -> None:
         import shutil
 
-        from rocksdict import WriteBatch
+        from rocksdict import Transaction
 
         shutil.rmtree(self.path, ignore_errors=True)
         self.open()
-        batch = WriteBatch(raw_mode=True)
+        batch = Transaction(raw_mode=True)
         row = bytes(4 * WIDTH)
         for node in range(nodes):
             batch.put(b"x" + node.to_bytes(8, "big"), row)
             if node % 10_000 == 9_999:
                 self.db.write(batch)
-                batch = WriteBatch(raw_mode=True)
+                batch = Transaction(raw_mode=True)
         for place, (a, b) in enumerate(edges.tolist() if edges is not None else []):
             self._put_edge(batch, a, b)
             if place % 10_000 == 9_999:
                 self.db.write(batch)
-                batch = WriteBatch(raw_mode=True)
+                batch = Transaction(raw_mode=True)
         self.db.write(batch)
         self.finish()
         self.compact()
@@ -163,9 +163,9 @@ class RocksDB:
             iterator.next()
 
     def apply(self, batch: Batch, step: int) -> None:
-        from rocksdict import WriteBatch
+        from rocksdict import Transaction
 
-        write = WriteBatch(raw_mode=True)
+        write = Transaction(raw_mode=True)
         if batch.row_ids:
             rows = rows_of(batch.row_ids, step)
             for node, row in zip(batch.row_ids, rows, strict=True):

@@ -33,14 +33,14 @@ def write(store: ng.Store, stop: threading.Event) -> None:
     """Adds a paper with five citations, and retracts one now and then, until told to stop."""
     generator = torch.Generator().manual_seed(1)
     while not stop.is_set():
-        with store.write() as batch:
+        with store.write() as tx:
             label = int(torch.randint(CLASSES, (), generator=generator))
             x = F.one_hot(torch.tensor(label), WIDTH).float()
-            paper = batch.add_node(None, {"x": x}, label=label, split="train")
+            paper = tx.add_node(None, {"x": x}, label=label, split="train")
             cited = torch.randint(NODES, (5,), generator=generator)
-            batch.add_edges(None, cited, torch.full((5,), paper))
+            tx.add_edges(None, cited, torch.full((5,), paper))
             if paper % 10 == 0:
-                batch.delete_node(None, paper - 1)
+                tx.delete_node(None, paper - 1)
 
 
 def main() -> None:

@@ -36,13 +36,13 @@ from typing import Any, NamedTuple
 BATCHES, BATCH_SIZE, NODES, FANOUTS, SEED = 16, 32, 100_000, [5, 4], 3
 # How a store is opened and a loader made, for each way.
 WAYS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "caches": ({"memory": "64MB"}, {"reading": "direct"}),
+    "caches": ({"memory": "64MB"}, {"reading": "on_demand"}),
     "look-ahead, scan": ({"memory": "64MB"}, {"reading": "scan"}),
     "look-ahead, window": ({"memory": "64MB"}, {"reading": "window"}),
     "look-ahead, distribute": ({"memory": "64MB"}, {"reading": "distribute"}),
-    "direct layout": ({"memory": "64MB"}, {"layout": "direct"}),
-    "compiled epoch": ({"memory": "96MB"}, {"compiled": True}),
-    "memory": ({"memory": "1GB", "backend": "memory"}, {"reading": "direct"}),
+    "direct layout": ({"memory": "64MB"}, {"reading": "direct_layout"}),
+    "compiled epoch": ({"memory": "96MB"}, {"reading": "compiled"}),
+    "memory": ({"memory": "1GB", "backend": "memory"}, {"reading": "on_demand"}),
 }
 
 
@@ -198,7 +198,7 @@ def make_store(path: Path) -> None:
     with ng.open(path, memory="96MB") as store:
         compile_direct(store.snapshot(), "graph")
         for batches in (BATCHES, 2 * BATCHES):
-            sampler = ng.NeighborSampler(store, FANOUTS, seed=SEED)
+            sampler = ng.NumpySampler(store, FANOUTS, seed=SEED)
             inputs = resolve_input_nodes(sampler.snapshot, seeds(batches))
             size = batches * BATCH_SIZE
             plan = SeedPlan(num_seeds=size, batch_size=BATCH_SIZE, shuffle=True, seed=SEED)

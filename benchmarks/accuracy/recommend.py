@@ -175,7 +175,7 @@ class _Ngcf(_Run):
             batch_size=self.settings["batch_size"],
             shuffle=True,
             attrs=[],
-            reading="direct",
+            reading="on_demand",
             seed=self.seed,
         )
 
@@ -203,7 +203,7 @@ class _Ngcf(_Run):
             (kind, np.arange(count)),
             batch_size=self.settings["ranked_batch_size"],
             attrs=[],
-            reading="direct",
+            reading="on_demand",
             seed=self.seed,
         )
         return self._of_seeds(loader, kind)
@@ -239,7 +239,7 @@ class _PinSage(_Run):
 
         fanouts = list(self.settings["fanouts"])
         options = {"batch_size": self.settings["batch_size"], "attrs": [], "seed": self.seed}
-        return ng.PinSAGELoader(self.store, fanouts, reading="direct", **options, **seeds)
+        return ng.PinSAGELoader(self.store, fanouts, reading="on_demand", **options, **seeds)
 
     def loader(self) -> Any:
         links = torch.from_numpy(self.links)

@@ -93,7 +93,11 @@ def measure(raw: RawSet, args: argparse.Namespace) -> Report:
         runs["import"].append(ask([*ours, "import", text]))
         runs["serve"].append(ask([*ours, "serve", text]))
     shutil.rmtree(store)
-    sizes: Report = {"threads": args.threads, "memory": args.memory, "seed": args.seed}
+    sizes: Report = {
+        "threads": args.threads,
+        "memory": args.memory,
+        "seed": args.seed,
+    }
     sizes |= {"nodes": raw.nodes, "edges": raw.edges, "width": raw.width, "own_rows": raw.own_rows}
     return {"set": raw.name, **sizes, "seeds": size, "runs": runs}
 

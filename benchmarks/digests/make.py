@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 from collections.abc import Iterator
+from dataclasses import fields
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,8 @@ from .ways import CONTENTS, READINGS, THREADS, Content, Options, Way
 
 EPOCH = 1
 # What a sampler takes; `batches` and loaders take the rest.
-OF_SAMPLER = ("replace", "method", "dependent_batches", "attrs", "x_dtype", "x_format", "layout")
+OF_SAMPLER = ("replace", "method", "dependent_batches", "attrs", "x_dtype", "x_format")
+OF_READING = tuple(field.name for field in fields(ng.Reading))
 
 
 def options_of(way: Way) -> Options:
@@ -61,25 +63,30 @@ class Maker:
         return list(content.fanouts or graph.fanouts), seeds, size
 
     def _split(self, options: Options) -> tuple[Options, Options]:
+        """What a sampler takes, and what its `batches` take."""
         own = {k: v for k, v in options.items() if k in OF_SAMPLER}
-        return own, {k: v for k, v in options.items() if k not in own}
+        others = {k: v for k, v in options.items() if k not in own}
+        if others.get("way") == "direct_layout":
+            own["layout"] = "direct"
+            del others["way"]
+        return own, _with_reading(others)
 
     def _sampler(self, content: Content, options: Options) -> Iterator[Flat]:
         fanouts, seeds, size = self._shape(content)
         own, others = self._split(options)
-        sampler = ng.NeighborSampler(self._store, fanouts, seed=SEED, **own)
-        batches = sampler.batches(seeds, size, train_epoch=EPOCH, **others)
+        sampler = ng.NumpySampler(self._store, fanouts, seed=SEED, **own)
+        batches = sampler.batches(seeds, size, epoch=EPOCH, **others)
         with contextlib.closing(batches):
             for batch in islice(batches, BATCHES):
                 yield flat_numpy(batch, sampler.schema, own.get("attrs"))
 
     def _one_by_one(self, content: Content, options: Options) -> Iterator[Flat]:
-        """`NeighborSampler.sample` of the seeds of each batch, under the batch's stream."""
+        """`NumpySampler.sample` of the seeds of each batch, under the batch's stream."""
         fanouts, seeds, size = self._shape(content)
         own, others = self._split(options)
-        sampler = ng.NeighborSampler(self._store, fanouts, seed=SEED, **own)
-        plain = ng.NeighborSampler(self._store, [], seed=SEED, attrs=[])
-        batches = plain.batches(seeds, size, train_epoch=EPOCH, **others)
+        sampler = ng.NumpySampler(self._store, fanouts, seed=SEED, **own)
+        plain = ng.NumpySampler(self._store, [], seed=SEED, attrs=[])
+        batches = plain.batches(seeds, size, epoch=EPOCH, **others)
         count = self._num_seeds(content)
         with contextlib.closing(batches):
             for number, batch in enumerate(islice(batches, BATCHES)):
@@ -100,7 +107,7 @@ class Maker:
     def _new_loader(self, content: Content, options: Options) -> Any:
         fanouts, seeds, size = self._shape(content)
         loader = ng.NeighborLoader(
-            self._store, fanouts, seeds, batch_size=size, seed=SEED, **options
+            self._store, fanouts, seeds, batch_size=size, seed=SEED, **_with_reading(options)
         )
         loader.set_epoch(EPOCH)
         return loader
@@ -120,6 +127,13 @@ class Maker:
 
     def _processes(self, content: Content, options: Options) -> Iterator[Flat]:
         return self._loader(content, options | {"num_workers": 2})
+
+
+def _with_reading(options: Options) -> Options:
+    """The same with the settings of reading as one argument."""
+    settings = {k: v for k, v in options.items() if k in OF_READING}
+    others = {k: v for k, v in options.items() if k not in settings}
+    return others | {"reading": ng.Reading(**settings)}
 
 
 def _first(loader: Any, count: int) -> Iterator[Flat]:
@@ -150,7 +164,7 @@ def _compile_arguments(content: Content, graph: Graph, seeds: Path) -> list[str]
     fanouts = ",".join(map(str, content.fanouts or graph.fanouts))
     size = content.batch_size or graph.batch_size
     options = content.options
-    arguments = ["--fanouts", fanouts, "--batch", str(size), "--seeds", str(seeds)]
+    arguments = ["--fanouts", fanouts, "--batch-size", str(size), "--seeds", str(seeds)]
     arguments += ["--seed", str(SEED), "--first-epoch", str(EPOCH)]
     arguments += ["--method", options.get("method", "uniform")]
     arguments += ["--dependent-batches", str(options.get("dependent_batches", 1))]

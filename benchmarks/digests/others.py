@@ -81,7 +81,7 @@ def _clusters(store: Any, graph: Graph, ids: Any, shuffle: bool, first: int = 0)
     size = -(-parts // 512)
 
     def loader() -> Any:
-        made = ng.ClusterLoader(store, parts, batch_size=size, shuffle=shuffle, seed=SEED)
+        made = ng.ClusterGCNLoader(store, parts, batch_size=size, shuffle=shuffle, seed=SEED)
         made.set_epoch(1)
         return made
 
@@ -97,7 +97,7 @@ def _clusters(store: Any, graph: Graph, ids: Any, shuffle: bool, first: int = 0)
 
 def _many(store: Any, graph: Graph, ids: Any) -> Iterator[Flat]:
     """Seeds of every node type at once."""
-    sampler = ng.NeighborSampler(store, list(graph.fanouts), seed=SEED)
+    sampler = ng.NumpySampler(store, list(graph.fanouts), seed=SEED)
     types = store.schema.node_types
     seeds = {t.name: np.unique(ids % t.num_nodes)[:20] for t in types if t.num_nodes}
     for stream in range(2):

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+import neargraph as ng
+
 from .stores import ROWS
 
 Options = dict[str, Any]
@@ -31,7 +33,7 @@ class Content:
     @property
     def is_ranked(self) -> bool:
         """Whether it is one rank's part, which only loaders make."""
-        return "world_size" in self.options
+        return "ranks" in self.options
 
 
 SHUFFLED: Options = {"shuffle": True}
@@ -52,36 +54,34 @@ CONTENTS: dict[str, Content] = {
     "x as bf16": Content(SHUFFLED | {"x_dtype": "bf16"}),
     "x as stored": Content(SHUFFLED | {"x_dtype": "stored"}),
     "x sparse": Content(SHUFFLED | {"x_format": "sparse"}),
-    "rank 0 of 2": Content(SHUFFLED | {"rank": 0, "world_size": 2}),
-    "rank 1 of 2": Content(SHUFFLED | {"rank": 1, "world_size": 2}),
-    "rank 1 of 2, no padding": Content(SHUFFLED | {"rank": 1, "world_size": 2, "pad": False}),
+    "rank 0 of 2": Content(SHUFFLED | {"ranks": (0, 2)}),
+    "rank 1 of 2": Content(SHUFFLED | {"ranks": (1, 2)}),
+    "rank 1 of 2, no padding": Content(SHUFFLED | {"ranks": ng.Ranks(1, 2, pad=False)}),
     "train": Content(SHUFFLED, seeds="train"),
     "all nodes": Content(SHUFFLED, seeds=None),
     "labor with replacement": Content(LABOR | {"replace": True}),
 }
 
+# Settings of `ng.Reading`.
 READINGS: dict[str, Options] = {
     "default": {},
-    "caches": {"reading": "direct"},
-    "scan": {"reading": "scan", "two_phase": False},
-    "scan, two phases": {"reading": "scan", "two_phase": True},
-    "window": {"reading": "window", "two_phase": False, "window": 3},
-    "scan, nothing written": {"reading": "scan", "temporary_writes": "never"},
-    "distribute": {"reading": "distribute"},
-    "distribute, one phase": {"reading": "distribute", "two_phase": False},
-    "caches, window": {"reading": "direct", "window": 3},
-    "naive": {"reading": "naive-uring"},
-    "naive, sieve": {"reading": "naive-uring+sieve"},
+    "caches": {"way": "on_demand"},
+    "scan": {"way": "scan", "two_phase": False},
+    "scan, two phases": {"way": "scan", "two_phase": True},
+    "window": {"way": "window", "two_phase": False, "window": 3},
+    "scan, nothing written": {"way": "scan", "temporary_writes": "never"},
+    "distribute": {"way": "distribute"},
+    "distribute, one phase": {"way": "distribute", "two_phase": False},
+    "caches, window": {"way": "on_demand", "window": 3},
+    "naive": {"way": "naive-uring"},
+    "naive, sieve": {"way": "naive-uring+sieve"},
     "auto, window": {"window": 3},
     "auto, two phases": {"two_phase": True},
-    "compiled": {"compiled": True},
-    "compiled if there": {"compiled": "auto"},
-    "compiled, scan": {"compiled": True, "reading": "scan"},
-    "direct layout": {"layout": "direct"},
-    "direct layout, scan": {"layout": "direct", "reading": "scan"},
-    "direct layout, compiled": {"layout": "direct", "compiled": True},
+    "compiled": {"way": "compiled"},
+    "compiled if there": {"way": "compiled", "otherwise": "auto"},
+    "direct layout": {"way": "direct_layout"},
 }
-BACKENDS = ("uring", "direct", "pread", "mmap", "memory")
+BACKENDS = ("uring", "odirect", "pread", "mmap", "memory")
 MEMORY = ("small", "large")
 FACES = ("sampler", "loader", "resumed", "processes", "one by one")
 THREADS: dict[str, Options] = {
@@ -165,62 +165,45 @@ class Facts:
 
 
 Rule = Callable[[Way, Content, Options, Facts], bool]
-NO_AHEAD = ("direct", "naive-uring", "naive-uring+sieve")
+NO_AHEAD = ("on_demand", "naive-uring", "naive-uring+sieve")
+AHEAD = ("window", "scan", "distribute", "naive-uring", "naive-uring+sieve")
 
 
 def _asks_to_look_ahead(options: Options) -> bool:
-    return any(name in options for name in ("reading", "window", "two_phase", "threads"))
+    return any(name in options for name in ("window", "two_phase", "threads"))
+
+
+def _must_replay(options: Options) -> bool:
+    return options.get("way") == "compiled" and "otherwise" not in options
+
+
+def _is_direct(options: Options) -> bool:
+    return options.get("way") == "direct_layout"
 
 
 # In the order in which the product looks: the first rule that fits names the exception.
 REFUSED: tuple[tuple[str, Rule], ...] = (
-    ("UnsupportedArgument", lambda w, c, o, f: o.get("reading") in NO_AHEAD and "window" in o),
+    ("UnsupportedArgument", lambda w, c, o, f: o.get("way") in NO_AHEAD and "window" in o),
     (
         "UnsupportedArgument",
-        lambda w, c, o, f: o.get("reading") == "distribute" and o.get("two_phase") is False,
+        lambda w, c, o, f: o.get("way") == "distribute" and o.get("two_phase") is False,
     ),
-    (
-        "UnsupportedArgument",
-        lambda w, c, o, f: o.get("compiled") is True and _asks_to_look_ahead(o),
-    ),
-    (
-        "UnsupportedArgument",
-        lambda w, c, o, f: w.face == "processes" and o.get("compiled") is True,
-    ),
+    ("UnsupportedArgument", lambda w, c, o, f: _must_replay(o) and _asks_to_look_ahead(o)),
+    ("UnsupportedArgument", lambda w, c, o, f: w.face == "processes" and _must_replay(o)),
     (
         "UnsupportedArgument",
         lambda w, c, o, f: (
             w.face == "processes"
-            and (o.get("reading", "direct") != "direct" or "window" in o or "two_phase" in o)
+            and (o.get("way") in AHEAD or "window" in o or "two_phase" in o or "threads" in o)
         ),
     ),
     ("UnsupportedArgument", lambda w, c, o, f: o.get("method") == "labor" and "replace" in o),
-    (
-        "UnsupportedArgument",
-        lambda w, c, o, f: o.get("layout") == "direct" and o.get("method") == "labor",
-    ),
+    ("UnsupportedArgument", lambda w, c, o, f: _is_direct(o) and o.get("method") == "labor"),
     ("UnsupportedArgument", lambda w, c, o, f: "x_dtype" in o and not f.has_x),
     ("UnsupportedArgument", lambda w, c, o, f: "x_format" in o and not f.has_sparse_x),
-    (
-        "CompiledMismatch",
-        lambda w, c, o, f: o.get("layout") == "direct" and not f.is_homogeneous,
-    ),
+    ("CompiledMismatch", lambda w, c, o, f: _is_direct(o) and not f.is_homogeneous),
     ("NameNotFound", lambda w, c, o, f: c.seeds == "train" and not f.has_split),
-    (
-        "UnsupportedArgument",
-        lambda w, c, o, f: (
-            o.get("layout") == "direct"
-            and (o.get("reading", "direct") != "direct" or "window" in o or "two_phase" in o)
-        ),
-    ),
-    (
-        "UnsupportedArgument",
-        lambda w, c, o, f: o.get("layout") == "direct" and o.get("compiled") is True,
-    ),
-    (
-        "CompiledMismatch",
-        lambda w, c, o, f: o.get("compiled") is True and not _has_compiled(c),
-    ),
+    ("CompiledMismatch", lambda w, c, o, f: _must_replay(o) and not _has_compiled(c)),
 )
 
 

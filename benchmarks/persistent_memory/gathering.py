@@ -81,7 +81,7 @@ def sample(files: Files, args: argparse.Namespace) -> list[Batch]:
     seeds = np.random.default_rng(args.seed).permutation(files.nodes)[: (args.runs + 1) * size]
     batches = []
     with ng.open(files.store, memory="256MB") as store:
-        sampler = ng.NeighborSampler(store, args.fanouts, seed=args.seed, attrs=[])
+        sampler = ng.NumpySampler(store, args.fanouts, seed=args.seed, attrs=[])
         for batch in sampler.batches(seeds, size):
             source, target = batch.edge_index()
             starts = np.flatnonzero(np.diff(target, prepend=-1))

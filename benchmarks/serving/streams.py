@@ -137,7 +137,7 @@ def equation_7(store: Any, targets: Sequence[Ids], seed: int, pairs: int) -> flo
     """
     import neargraph as ng
 
-    sampler = ng.NeighborSampler(store, FANOUTS, seed=seed, attrs=[])
+    sampler = ng.NumpySampler(store, FANOUTS, seed=seed, attrs=[])
     last, shares = None, []
     for ids in targets[: pairs + 1]:
         nodes = np.unique(np.asarray(sampler.sample(np.unique(ids), stream=0).nodes()))

@@ -108,7 +108,11 @@ class Run:
         if given is None:
             return None
         changes, rate, threads = given
-        numbers = {"changes": changes, "batches_per_s": rate, "threads": threads}
+        numbers = {
+            "changes": changes,
+            "batches_per_s": rate,
+            "threads": threads,
+        }
         return self.work(do="update", **numbers, made_before=int(seconds * rate), **more)
 
     def load(self, draw: str, seed: int, seconds: float) -> Report:
@@ -143,7 +147,11 @@ class Run:
         seconds = args.answers / 2 / args.answers_per_s
         updates = self.updates(mode, seconds, **pool)
         assert updates is not None
-        numbers = {"answers": args.answers // 2, "answers_per_s": args.answers_per_s, "threads": 4}
+        numbers = {
+            "answers": args.answers // 2,
+            "answers_per_s": args.answers_per_s,
+            "threads": 4,
+        }
         with working(updates) as beside, working(self.work(do="record", **numbers, **pool)) as kept:
             found = self.load("zipf", args.seed, seconds)
         return {"load": found["closed"], "updates": beside, "recorder": kept}

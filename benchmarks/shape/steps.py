@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 
 import neargraph as ng
-from neargraph.loader.options import ReadOptions
 from neargraph.loader.pipeline import Pipeline
-from neargraph.loader.sampler import NeighborSampler
+from neargraph.loader.reading import Reading
+from neargraph.loader.sampler import NumpySampler
 from neargraph.loader.seeds import SeedPlan, resolve_input_nodes
 
 FANOUTS = (15, 10)
@@ -75,15 +75,15 @@ class Seeds:
     """The sampler, the seeds and their order of all steps without torch."""
 
     def __init__(self, spec: Spec, store: Any) -> None:
-        self.sampler = NeighborSampler(store, list(spec.fanouts), seed=spec.seed, attrs=["x", "y"])
+        self.sampler = NumpySampler(store, list(spec.fanouts), seed=spec.seed, attrs=["x", "y"])
         self.inputs = resolve_input_nodes(self.sampler.snapshot, "train")
         order = {"shuffle": True, "seed": spec.seed}
         count = len(self.inputs)
         self.plan = SeedPlan(num_seeds=count, batch_size=spec.batch_size, **order)
 
-    def read(self, **how: Any) -> Pipeline:
-        """The batches of `NeighborSampler.batches`, and what was chosen for them."""
-        return Pipeline(self.sampler, self.inputs, self.plan, ReadOptions(**how), goes_on=False)
+    def read(self, way: str = "auto") -> Pipeline:
+        """The batches of `NumpySampler.batches`, and what was chosen for them."""
+        return Pipeline(self.sampler, self.inputs, self.plan, Reading(way), goes_on=False)
 
 
 def counted(store: Any, start: float, batches: int, seeds: int, nodes: int) -> dict[str, Any]:
@@ -159,7 +159,7 @@ def read_by_row(spec: Spec, memory: int) -> dict[str, Any]:
         seeds = Seeds(spec, store)
         warm_up = min(WARM_UP, seeds.plan.steps // 2)
         total = min(spec.naive_batches, seeds.plan.steps - warm_up)
-        made = seeds.read(reading="naive-uring")
+        made = seeds.read("naive-uring")
         return {**pass_over(store, "naive", made, total, warm_up), "memory": memory}
 
 
@@ -277,15 +277,15 @@ def update(spec: Spec) -> dict[str, Any]:
         known = store.num_nodes
         width = store.snapshot().features(None, np.arange(1)).shape[1]
         start = time.perf_counter()
-        with store.write() as batch:
+        with store.write() as tx:
             x = rng.standard_normal((nodes, width), dtype=np.float32)
-            added = batch.add_nodes(None, {"x": x}, labels=np.zeros(nodes, np.int32))
+            added = tx.add_nodes(None, {"x": x}, labels=np.zeros(nodes, np.int32))
             ends = rng.integers(0, known, (2, edges))
             ends[0, : len(added)] = added
-            batch.add_edges(None, ends[0], ends[1])
+            tx.add_edges(None, ends[0], ends[1])
             ids = rng.choice(known, rows, replace=False)
             x = rng.standard_normal((rows, width), dtype=np.float32)
-            batch.update_features(None, ids, "x", x)
+            tx.update_features(None, ids, "x", x)
         committed = time.perf_counter() - start
         before = store.num_nodes
         store.checkpoint()
@@ -320,7 +320,7 @@ def compiled(spec: Spec) -> dict[str, Any]:
     drop_from_cache(spec.store)
     with ng.open(spec.store, memory=spec.memory) as store:
         seeds = Seeds(spec, store)
-        found = pass_over(store, "replay", seeds.read(compiled=True), seeds.plan.steps)
+        found = pass_over(store, "replay", seeds.read("compiled"), seeds.plan.steps)
     files = list((Path(spec.store) / "compiled").glob("*"))
     file_bytes = sum(file.stat().st_size for file in files)
     for file in files:

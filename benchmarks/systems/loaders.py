@@ -64,7 +64,7 @@ def _saint(kind: str, **more: Any) -> Make:
 
 
 def _cluster(store: Any, spec: Spec, ids: Any, how: dict[str, Any]) -> Any:
-    return ng.ClusterLoader(store, 4000, batch_size=16, **how)
+    return ng.ClusterGCNLoader(store, 4000, batch_size=16, **how)
 
 
 def _random_node(store: Any, spec: Spec, ids: Any, how: dict[str, Any]) -> Any:

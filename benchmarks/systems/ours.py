@@ -3,7 +3,7 @@
 Options: `reading` (a way of reading that the engine has), `window` (batches to look ahead),
 `two_phase` (0 or 1), `store` (another store of the same graph), `threads`, `prefetch`, `backend`,
 `method`, `dependent_batches` and `seed` of the sampler, `compiled` (a folder of compiled epochs of
-the train ids, or 1 for the store's own), `trace` (1 prices the device's requests, see
+the train ids, or 1 for the store's own), `log` (1 prices the device's requests, see
 `plan_cost.py`; `held_reads` and `held_bytes` are the rates of a held disk), and `gather`: `store`
 (rows come with the batch), `numpy` or `torch` (all rows are in memory and that library gathers
 them), or `none` (sampling alone). Torch is imported only to train, or to gather by it.
@@ -11,7 +11,6 @@ them), or `none` (sampling alone). Torch is imported only to train, or to gather
 
 from __future__ import annotations
 
-import inspect
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,12 +19,12 @@ from typing import Any
 import numpy as np
 
 import neargraph as ng
-from neargraph.loader.options import ReadOptions
 from neargraph.loader.pipeline import Pipeline
+from neargraph.loader.reading import Reading
 from neargraph.loader.seeds import SeedPlan, resolve_input_nodes
 
 from ..places import BENCH
-from ..plan_cost import Curve, figures, known_curve, mean_curve, read_trace, slower
+from ..plan_cost import Curve, figures, known_curve, mean_curve, read_log, slower
 from .drive import Batch, Spec
 
 PASSED_ON = ("reading", "window", "threads", "prefetch", "two_phase")
@@ -39,13 +38,10 @@ class System:
         options = spec.options
         self.spec = spec
         self.gather = options.get("gather", "store")
-        self.keywords = {key: options[key] for key in PASSED_ON if key in options}
-        if "two_phase" in self.keywords:
-            self.keywords["two_phase"] = bool(self.keywords["two_phase"])
-        known = inspect.signature(ng.NeighborSampler.batches).parameters
-        for key in self.keywords:
-            if key not in known:
-                raise SystemExit(f"this build of neargraph has no batches({key}=...)")
+        keywords = {key: options[key] for key in PASSED_ON if key in options}
+        if "two_phase" in keywords:
+            keywords["two_phase"] = bool(keywords["two_phase"])
+        self.reading = Reading(keywords.pop("reading", "auto"), **keywords)
         self.store = ng.open(
             options.get("store", spec.store),
             memory=spec.memory_bytes or None,
@@ -54,11 +50,11 @@ class System:
         attrs = ["x"] if self.gather == "store" else []
         how = {key: options[key] for key in SAMPLER if key in options}
         seed = int(options.get("seed", spec.seed))
-        self.sampler = ng.NeighborSampler(self.store, spec.fanouts, seed=seed, attrs=attrs, **how)
+        self.sampler = ng.NumpySampler(self.store, spec.fanouts, seed=seed, attrs=attrs, **how)
         self.ahead: Any = None
-        self.trace: Path | None = None
-        if options.get("trace"):
-            self.trace = BENCH / "reads.trace"
+        self.log: Path | None = None
+        if options.get("log"):
+            self.log = BENCH / "reads.log"
             self.curve = self.store.core.disk_curve()
         self.labels = spec.labels() if spec.mode != "gather" else None
         if self.gather in ("numpy", "torch"):
@@ -73,7 +69,7 @@ class System:
         )
         return inputs, plan
 
-    def _epochs(self, inputs: Any, plan: SeedPlan, how: ReadOptions) -> Iterator[Any]:
+    def _epochs(self, inputs: Any, plan: SeedPlan, how: Reading) -> Iterator[Any]:
         """Epochs behind each other, as a loader runs them: what looks ahead goes on from one into
         the next."""
         self.ahead = Pipeline(self.sampler, inputs, plan, how, goes_on=True)
@@ -93,15 +89,14 @@ class System:
         trains = split == "train"
         if trains and compiled:
             inputs, plan = self._plan("train", whole=False)
-            where = True if compiled == 1 else compiled
-            return self._epochs(inputs, plan, ReadOptions(compiled=where))
+            where = "compiled" if compiled == 1 else compiled
+            return self._epochs(inputs, plan, Reading(where))
         ids, steady = self.spec.ids(split), trains and self.spec.mode != "accuracy"
-        options: dict[str, Any] = self.keywords
         if steady:
             inputs, plan = self._plan(ids, whole=True)
-            return self._epochs(inputs, plan, ReadOptions(**options))
-        order = {"shuffle": trains, "drop_last": steady, "train_epoch": epoch}
-        return self.sampler.batches(ids, self.spec.batch_size, **order, **options)
+            return self._epochs(inputs, plan, self.reading)
+        order = {"shuffle": trains, "drop_last": steady, "epoch": epoch}
+        return self.sampler.batches(ids, self.spec.batch_size, reading=self.reading, **order)
 
     def _data(self, batch: Any) -> Any:
         if self.gather == "store":
@@ -135,8 +130,8 @@ class System:
 
     def reset(self) -> None:
         self.store.reset_stats()
-        if self.trace is not None:
-            self.store.core.trace_reads(str(self.trace))
+        if self.log is not None:
+            self.store.core.log_reads(str(self.log))
 
     def prices(self) -> Curve:
         """What requests cost as measured; on a held disk never less than its rates allow."""
@@ -149,13 +144,13 @@ class System:
         found = figures_of(self.store)
         chosen = self.ahead.chosen() if self.ahead is not None else None
         priced = {}
-        if self.trace is not None:
-            self.store.core.end_trace()
+        if self.log is not None:
+            self.store.core.end_read_log()
             if self.ahead is not None:
                 self.ahead.close()
             curve = self.prices()
-            priced = figures(read_trace(self.trace), curve)
-            self.trace.unlink()
+            priced = figures(read_log(self.log), curve)
+            self.log.unlink()
         if self.gather != "store":
             return {"engine": found["engine"]}
         return {**found, **priced, "chosen": chosen}

@@ -1,7 +1,7 @@
 """neargraph: train graph neural networks on graphs larger than memory, straight from an SSD.
 
 This module is a list of names. Importing it needs NumPy alone; whatever needs torch or PyG is
-imported on first use, so that `NeighborSampler` runs where torch is not installed.
+imported on first use, so that `NumpySampler` runs where torch is not installed.
 
 Example:
     >>> import neargraph as ng
@@ -17,13 +17,15 @@ from neargraph import exceptions
 from neargraph.exceptions import *  # noqa: F403
 
 if TYPE_CHECKING:
+    from neargraph import nn, plugins, pyg, sim, train
     from neargraph.backups import restore, verify_backup
     from neargraph.client import AsyncClient, Client, Updates
     from neargraph.dfg import Dfg
     from neargraph.dtypes import SparseRows
     from neargraph.engine import Engine
+    from neargraph.importers import from_pyg
     from neargraph.layerwise import Inference, infer
-    from neargraph.loader.cluster import ClusterLoader
+    from neargraph.loader.cluster import ClusterGCNLoader
     from neargraph.loader.graph import GraphLoader
     from neargraph.loader.hgt import HGTLoader
     from neargraph.loader.link import LinkNeighborLoader
@@ -31,14 +33,17 @@ if TYPE_CHECKING:
     from neargraph.loader.neighbor import NeighborLoader
     from neargraph.loader.pinsage import PinSAGELoader
     from neargraph.loader.random_node import RandomNodeLoader
+    from neargraph.loader.ranks import Ranks
+    from neargraph.loader.reading import Reading
     from neargraph.loader.saint import (
         GraphSAINTEdgeSampler,
         GraphSAINTNodeSampler,
         GraphSAINTRandomWalkSampler,
     )
-    from neargraph.loader.sampler import NeighborSampler
+    from neargraph.loader.sampler import NumpySampler
     from neargraph.loader.shadow import ShaDowKHopSampler
     from neargraph.loader.walks import RandomWalkSampler
+    from neargraph.modelfile.export import export
     from neargraph.nearest import topk
     from neargraph.plugins import Devices
     from neargraph.quantisation import quantise
@@ -46,16 +51,15 @@ if TYPE_CHECKING:
     from neargraph.snapshot import Snapshot
     from neargraph.store import Store, open
     from neargraph.tuning import tune_process
-    from neargraph.update.batch import Batch
+    from neargraph.update.transaction import Transaction
 
 __version__ = "0.1.0"
 
 # Where each name lives that is imported on first use.
 _LAZY = {
     "AsyncClient": "neargraph.client",
-    "Batch": "neargraph.update.batch",
     "Client": "neargraph.client",
-    "ClusterLoader": "neargraph.loader.cluster",
+    "ClusterGCNLoader": "neargraph.loader.cluster",
     "Devices": "neargraph.plugins",
     "Dfg": "neargraph.dfg",
     "Engine": "neargraph.engine",
@@ -68,14 +72,17 @@ _LAZY = {
     "LinkNeighborLoader": "neargraph.loader.link",
     "MiniBatch": "neargraph.loader.minibatch",
     "NeighborLoader": "neargraph.loader.neighbor",
-    "NeighborSampler": "neargraph.loader.sampler",
+    "NumpySampler": "neargraph.loader.sampler",
     "PinSAGELoader": "neargraph.loader.pinsage",
     "RandomNodeLoader": "neargraph.loader.random_node",
     "RandomWalkSampler": "neargraph.loader.walks",
+    "Ranks": "neargraph.loader.ranks",
+    "Reading": "neargraph.loader.reading",
     "ShaDowKHopSampler": "neargraph.loader.shadow",
     "Snapshot": "neargraph.snapshot",
     "SparseRows": "neargraph.dtypes",
     "Store": "neargraph.store",
+    "Transaction": "neargraph.update.transaction",
     "Updates": "neargraph.client",
     "export": "neargraph.modelfile",
     "from_pyg": "neargraph.importers",
@@ -89,15 +96,15 @@ _LAZY = {
     "serve": "neargraph.serving",
     "sim": "neargraph.sim",
     "topk": "neargraph.nearest",
+    "train": "neargraph.train",
     "tune_process": "neargraph.tuning",
     "verify_backup": "neargraph.backups",
 }
 
 __all__ = [
     "AsyncClient",
-    "Batch",
     "Client",
-    "ClusterLoader",
+    "ClusterGCNLoader",
     "Devices",
     "Dfg",
     "Engine",
@@ -110,22 +117,32 @@ __all__ = [
     "LinkNeighborLoader",
     "MiniBatch",
     "NeighborLoader",
-    "NeighborSampler",
+    "NumpySampler",
     "PinSAGELoader",
     "RandomNodeLoader",
     "RandomWalkSampler",
+    "Ranks",
+    "Reading",
     "ShaDowKHopSampler",
     "Snapshot",
     "SparseRows",
     "Store",
+    "Transaction",
     "Updates",
     "__version__",
+    "export",
+    "from_pyg",
     "infer",
+    "nn",
     "open",
+    "plugins",
+    "pyg",
     "quantise",
     "restore",
     "serve",
+    "sim",
     "topk",
+    "train",
     "tune_process",
     "verify_backup",
 ]

@@ -24,13 +24,13 @@ class Store:
     @property
     def path(self) -> str: ...
     @property
-    def backend(self) -> str: ...
+    def backend(self) -> Literal["uring", "odirect", "pread", "mmap", "memory"]: ...
     @property
     def backend_note(self) -> str: ...
     @property
     def memory_bytes(self) -> int: ...
     def snapshot(self) -> Snapshot: ...
-    def write(self) -> WriteBatch: ...
+    def write(self) -> Transaction: ...
     def add_tensor(
         self,
         node_type: int,
@@ -55,8 +55,8 @@ class Store:
     def update_stats(self) -> dict[str, Any]: ...
     def stats(self) -> dict[str, Any]: ...
     def reset_stats(self) -> None: ...
-    def trace_reads(self, path: str) -> None: ...
-    def end_trace(self) -> int: ...
+    def log_reads(self, path: str) -> None: ...
+    def end_read_log(self) -> int: ...
     def measure_disk(self) -> tuple[float, float] | None: ...
     def set_disk_rates(self, reads_per_s: float, bytes_per_s: float) -> None: ...
     def disk_curve(self) -> list[tuple[int, float, float]]: ...
@@ -64,7 +64,7 @@ class Store:
 
 class Snapshot:
     @property
-    def epoch(self) -> int: ...
+    def checkpoint_id(self) -> int: ...
     @property
     def lsn(self) -> int: ...
     @property
@@ -95,7 +95,7 @@ class Snapshot:
     def lookup(self, node_type: int, keys: list[str]) -> Ids: ...
     def names(self, node_type: int, ids: Ids) -> list[str]: ...
 
-class WriteBatch:
+class Transaction:
     def add_nodes(self, node_type: int, count: int) -> Ids: ...
     def delete_node(self, node_type: int, id: int) -> None: ...
     def add_edges(
@@ -258,7 +258,7 @@ class MiniBatch:
 class SeedPlan:
     """The order of `num_seeds` places and its cut into global batches of `batch_size`.
 
-    A pure function of (seed, train_epoch, batch): any batch is found without those before it. The
+    A pure function of (seed, epoch, batch): any batch is found without those before it. The
     global batches are the same for every world size; a rank takes its contiguous part of each.
 
     Raises:
@@ -293,10 +293,10 @@ class SeedPlan:
     def steps(self) -> int:
         """Batches of one epoch, the same on every rank."""
 
-    def stream(self, train_epoch: int, batch: int) -> int:
+    def stream(self, epoch: int, batch: int) -> int:
         """The random stream of a global batch; it does not depend on rank or tail."""
 
-    def places(self, train_epoch: int, first: int, last: int) -> Ids:
+    def places(self, epoch: int, first: int, last: int) -> Ids:
         """Places of this rank's seeds in batches `first` ... `last` - 1, one after the other."""
 
     def first(self, batch: int) -> int:
@@ -362,10 +362,10 @@ class Loader:
         spill_dir: str | None = None,
         compiled: tuple[Epochs, bool] | None = None,
     ) -> None: ...
-    def run(self, train_epoch: int, first: int) -> Run:
+    def run(self, epoch: int, first: int) -> Run:
         """Batches `first` ... of an epoch."""
 
-    def epoch_of(self, train_epoch: int) -> int:
+    def epoch_of(self, epoch: int) -> int:
         """Whose seeds and draws an epoch has: a compiled one may stand for it."""
 
     @property
@@ -417,7 +417,7 @@ class EpochWriter:
         directory: str,
         name: str,
         key: dict[str, str],
-        train_epoch: int,
+        epoch: int,
         epochs: tuple[int, int],
         hot: HotSet,
     ) -> None: ...
@@ -430,7 +430,7 @@ class EpochFile:
     @property
     def key(self) -> dict[str, str]: ...
     @property
-    def train_epoch(self) -> int: ...
+    def epoch(self) -> int: ...
     @property
     def epochs(self) -> tuple[int, int]: ...
     def verify(self, progress: Progress | None = None) -> list[tuple[int, int, str]]: ...
@@ -807,7 +807,7 @@ def reorganize(
     fanouts: list[list[int]],
     batch_size: int,
     seeds: Ids | None = None,
-    trace: Ids | None = None,
+    visits: Ids | None = None,
     batches: int = 32,
     dry_run: bool = False,
     memory: int | None = None,

@@ -25,7 +25,7 @@ def restore(
         progress: Called with how many of how many blocks are done.
 
     Returns:
-        ``epoch``, ``lsn`` and ``fingerprint`` of the store, its ``pages``, the number of
+        ``checkpoint_id``, ``lsn`` and ``fingerprint`` of the store, its ``pages``, the number of
         ``backups`` that hold them, and ``bytes_read`` from those.
 
     Raises:

@@ -13,7 +13,6 @@ from typing import Any
 from neargraph.remedies import in_python
 
 __all__ = [
-    "BatchEnded",
     "BudgetTooSmall",
     "CompiledMismatch",
     "CompiledOutdated",
@@ -49,6 +48,7 @@ __all__ = [
     "StoreNotFound",
     "StorePoisoned",
     "TimedOut",
+    "TransactionEnded",
     "UnsupportedArgument",
     "UnsupportedModel",
     "UpdateFailed",
@@ -142,15 +142,15 @@ class SnapshotGone(NeargraphError, RuntimeError):
 
 
 class StoreBusy(NeargraphError, BlockingIOError):
-    """Somebody else writes to the store, or a batch of this very thread is open."""
+    """Somebody else writes to the store, or a transaction of this very thread is open."""
 
 
 class StorePoisoned(NeargraphError, OSError):
     """A write failed, so the store takes no more of them until it is opened again; reads go on."""
 
 
-class BatchEnded(NeargraphError, ValueError):
-    """The batch was committed or given up, belongs to another process, or is spoiled."""
+class TransactionEnded(NeargraphError, ValueError):
+    """The transaction was committed or given up, belongs to another process, or is spoiled."""
 
 
 class NodeNotFound(NeargraphError, LookupError):

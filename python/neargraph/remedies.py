@@ -25,7 +25,7 @@ _WORDS: dict[str, str | tuple[str, str]] = {
     "DropBatches": ("drop the batches that you still keep", "give a smaller --batch-size"),
     "MakeWritable": "make it possible to write there",
     "AnyBackend": ('use backend="auto"', "leave out --backend"),
-    "ReadOnDemand": ('use reading="direct"', ""),
+    "ReadOnDemand": ('use reading="on_demand"', ""),
     "Import": "check the path, or build one with `neargraph import`",
     "Restore": "restore the store from a copy or import it again (`neargraph verify` lists all "
     "damage)",
@@ -37,7 +37,10 @@ _WORDS: dict[str, str | tuple[str, str]] = {
     "CompileDirect": "make one with `neargraph compile STORE --layout direct`",
     "RecompileDirect": "compile it again with `neargraph compile STORE --layout direct "
     "--overwrite`",
-    "PagedLayout": ('use layout="paged"', "leave out --layout direct"),
+    "PagedLayout": (
+        'read without the direct layout, by reading="auto" or layout="paged"',
+        "leave out --reading direct_layout",
+    ),
     "FewerTensors": "name fewer or narrower tensors (`neargraph compile --attrs`); the loader "
     "reads the others from the store",
     "KeepReverse": "import the store again with `neargraph import --reverse`",

@@ -66,7 +66,7 @@ class PygReader(Reader):
         """
         raise AttributeError(
             f"a {type(self).__name__} has no edge_index in memory; use the loader of that name "
-            "from neargraph: ClusterLoader, GraphSAINT*, ShaDowKHopSampler, RandomNodeLoader, "
+            "from neargraph: ClusterGCNLoader, GraphSAINT*, ShaDowKHopSampler, RandomNodeLoader, "
             "HGTLoader"
         )
 
@@ -93,8 +93,8 @@ class PygReader(Reader):
         """
         raise TypeError(
             f"a {type(self).__name__} is not a list of graphs, clusters or events in memory; use "
-            "GraphLoader, ClusterLoader, or NeighborLoader and LinkNeighborLoader with time_attr, "
-            "all from neargraph"
+            "GraphLoader, ClusterGCNLoader, or NeighborLoader and LinkNeighborLoader with "
+            "time_attr, all from neargraph"
         )
 
     def __bool__(self) -> bool:
@@ -116,14 +116,14 @@ class Snapshot(PygReader, Version):
     Attributes:
         store: The store that this is a version of.
         path: The store directory, absolute.
-        epoch: The checkpoint that this version stands on.
+        checkpoint_id: The number of the checkpoint that this version is based on.
         lsn: The last commit in this version; 0 in a store that was never written to.
         fingerprint: A digest of the content; equal digests give equal batches.
     """
 
     def __init__(self, store: "Store", handle: _core.Snapshot) -> None:
         self.store, self.path = store, store.path
-        self.epoch, self.lsn = handle.epoch, handle.lsn
+        self.checkpoint_id, self.lsn = handle.checkpoint_id, handle.lsn
         self.fingerprint = handle.fingerprint
         self._schema: Schema | None = None
         self._local: ProcessLocal[_core.Snapshot] = ProcessLocal(self._reopen, handle)
@@ -180,4 +180,4 @@ class Snapshot(PygReader, Version):
         return self
 
     def __repr__(self) -> str:
-        return f"Snapshot({self.path!r}, epoch={self.epoch}, lsn={self.lsn})"
+        return f"Snapshot({self.path!r}, checkpoint={self.checkpoint_id}, lsn={self.lsn})"

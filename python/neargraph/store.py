@@ -12,21 +12,24 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from neargraph import _core
 from neargraph._process import ProcessLocal, workers_of_this_process
 from neargraph._room import minimum_of
-from neargraph.exceptions import NeargraphError, StoreClosed
+from neargraph.exceptions import NeargraphError, StoreClosed, UnsupportedArgument
 from neargraph.reader import as_ids
 from neargraph.schema import Schema, parse_catalog
 from neargraph.snapshot import PygReader, Snapshot
 from neargraph.units import format_bytes, parse_bytes
-from neargraph.update.batch import Batch
 from neargraph.update.tensor import add_tensor
+from neargraph.update.transaction import Transaction
 from neargraph.update.turn import Turn
+
+Backend = Literal["auto", "uring", "odirect", "pread", "mmap", "memory"]
+"""`backend=` of `open`."""
 
 _LOG_FILES = ("wal.a", "wal.b")
 
@@ -46,7 +49,7 @@ class Store(PygReader):
         memory: What caches, buffers and batches may take together: bytes or a text such as
             ``"256MB"`` (10^6) or ``"1GiB"`` (2^30). None is a quarter of the machine's memory
             or of the cgroup's limit.
-        backend: ``"auto"``, ``"uring"``, ``"direct"``, ``"pread"``, ``"mmap"`` or ``"memory"``.
+        backend: ``"auto"``, ``"uring"``, ``"odirect"``, ``"pread"``, ``"mmap"`` or ``"memory"``.
             ``"memory"`` reads all topologies and dense tensors once, in the background, and keeps
             them: within ``memory``, or within what the store takes and an eighth of the machine's
             memory. Compiled epochs of the store are read with it, too.
@@ -73,7 +76,7 @@ class Store(PygReader):
         self,
         path: str | os.PathLike[str],
         memory: str | int | None = None,
-        backend: str = "auto",
+        backend: Backend = "auto",
         *,
         queue_depth: int | None = None,
         recover: bool = True,
@@ -104,9 +107,9 @@ class Store(PygReader):
         return self._state.path
 
     @property
-    def epoch(self) -> int:
+    def checkpoint_id(self) -> int:
         """The last checkpoint; every one has its own number."""
-        return self.core.snapshot().epoch
+        return self.core.snapshot().checkpoint_id
 
     @property
     def lsn(self) -> int:
@@ -139,7 +142,7 @@ class Store(PygReader):
     def schema_of(self, handle: _core.Snapshot) -> Schema:
         """The schema of a version; the last one is kept."""
         key, schema = self._parsed
-        wanted = (handle.epoch, handle.lsn)
+        wanted = (handle.checkpoint_id, handle.lsn)
         if key != wanted:
             schema = parse_catalog(handle.catalog())
             self._parsed = (wanted, schema)
@@ -150,7 +153,8 @@ class Store(PygReader):
         """Why the commits that a crashed writer has left are in memory alone; None if they are not.
 
         So it is where nothing can be written when the store is opened: on a disk that is full or
-        read-only. Everything can be read. The first batch tries again to put them into the store.
+        read-only. Everything can be read. The first transaction tries again to put them into the
+        store.
         """
         return self.core.read_only_because
 
@@ -196,7 +200,7 @@ class Store(PygReader):
         return self.core.stats()
 
     @contextmanager
-    def trace_reads(self, path: str | os.PathLike[str]) -> Iterator[None]:
+    def log_reads(self, path: str | os.PathLike[str]) -> Iterator[None]:
         """Writes every device request of a ``with`` block to a file, for studies of what was read.
 
         The file has 16 bytes for each: offset (u64), bytes that arrived (u32), and the file's
@@ -204,11 +208,11 @@ class Store(PygReader):
         The first 16 bytes are ``ngreads1`` and zeros. Files beside the store are not in it:
         compiled epochs and temporary files.
         """
-        self.core.trace_reads(os.path.abspath(path))
+        self.core.log_reads(os.path.abspath(path))
         try:
             yield
         finally:
-            self.core.end_trace()
+            self.core.end_read_log()
 
     def measure_disk(self) -> dict[str, float] | None:
         """Measures what reads cost on the disk of the store, and keeps it for a day.
@@ -250,7 +254,7 @@ class Store(PygReader):
             return f"Store({self.path!r}, closed)"
         return (
             f"Store({self.path!r}, nodes={self.num_nodes:,}, edges={self.num_edges:,}, "
-            f"memory={format_bytes(self._state.memory_bytes)}, epoch={self.epoch})"
+            f"memory={format_bytes(self._state.memory_bytes)}, checkpoint={self.checkpoint_id})"
         )
 
     # Life
@@ -271,7 +275,7 @@ class Store(PygReader):
         ``sys.unraisablehook``.
 
         Raises:
-            StoreBusy: A batch of this thread is open.
+            StoreBusy: A transaction of this thread is open.
             IoFailed: The checkpoint failed.
             StorePoisoned: A write failed before.
         """
@@ -300,25 +304,26 @@ class Store(PygReader):
         """The newest commit, to read rows and neighbours by id; it stays while writers go on."""
         return Snapshot(self, self.core.snapshot())
 
-    def write(self) -> Batch:
-        """A batch of updates, for a ``with`` block: all of it is durable when the block ends.
+    def write(self) -> Transaction:
+        """A transaction, for a ``with`` block: all of it is durable when the block ends.
 
         Snapshots taken after that see it. An exception that leaves the block undoes all of it.
-        There is one batch at a time; other threads wait for their turn when they enter the block,
-        and share the syncs of their commits. The first batch makes this handle the store's one
-        writer, until it is closed; while another one writes, it waits up to ``busy_timeout``.
+        There is one transaction at a time; other threads wait for their turn when they enter the
+        block, and share the syncs of their commits. The first transaction makes this handle the
+        store's one writer, until it is closed; while another one writes, it waits up to
+        ``busy_timeout``.
 
         Raises (on entering the block):
-            StoreBusy: Another process or handle writes, or a batch of this thread is open.
+            StoreBusy: Another process or handle writes, or a transaction of this thread is open.
             StorePoisoned: A write failed before.
             LogDamaged: The log cannot be read.
 
         Example:
-            >>> with store.write() as batch:
-            ...     paper = batch.add_node("paper", features={"x": row}, label=3)
-            ...     batch.add_edge(("paper", "cites", "paper"), paper, 17)
+            >>> with store.write() as tx:
+            ...     paper = tx.add_node("paper", features={"x": row}, label=3)
+            ...     tx.add_edge(("paper", "cites", "paper"), paper, 17)
         """
-        return Batch(self)
+        return Transaction(self)
 
     def add_tensor(
         self,
@@ -332,9 +337,10 @@ class Store(PygReader):
         soon as they open the store.
 
         Rows are read and written some megabytes at a time, so an array that is mapped from a file
-        may be larger than memory. Batches of other threads wait meanwhile. A crash or a full disk
-        leaves the store without the tensor, or with all of it. Snapshots and loaders that are alive
-        go on without it. A tensor is never replaced; `Batch.update_features` changes rows of it.
+        may be larger than memory. Transactions of other threads wait meanwhile. A crash or a full
+        disk leaves the store without the tensor, or with all of it. Snapshots and loaders that are
+        alive go on without it. A tensor is never replaced; `Transaction.update_features` changes
+        rows of it.
 
         Args:
             name: What no other tensor of the node type is called; ``split_...`` is for splits.
@@ -354,7 +360,7 @@ class Store(PygReader):
                 dtype; a row of no bytes or of more than 1 GiB; `of` is older than the newest
                 commit, and the store gives ids of deleted nodes out again.
             NameNotFound: No such node type.
-            StoreBusy: Another process or handle writes, or a batch of this thread is open.
+            StoreBusy: Another process or handle writes, or a transaction of this thread is open.
             IoFailed: The disk is full, or failed.
 
         Example:
@@ -368,10 +374,10 @@ class Store(PygReader):
         log starts anew. It happens by itself when the log is long, and on `close`.
 
         Returns:
-            ``epoch``, ``lsn``, and the ``pages`` and ``table_blocks`` that were written.
+            ``checkpoint_id``, ``lsn``, and the ``pages`` and ``table_blocks`` that were written.
 
         Raises:
-            StoreBusy: Another process writes, or a batch of this thread is open.
+            StoreBusy: Another process writes, or a transaction of this thread is open.
             StorePoisoned: A write failed before.
         """
         self._turn.get().refuse_own_batch("checkpoint")
@@ -399,15 +405,15 @@ class Store(PygReader):
             progress: Called with how many of how many blocks are done.
 
         Returns:
-            ``epoch``, ``lsn`` and ``fingerprint`` of the checkpoint; the name of the ``base``;
-            ``pages`` of the store, ``pages_copied`` and ``page_bytes_copied``; ``bytes`` of the
-            backup; ``log_goes_on``: whether the log has later commits, which are not in it.
+            ``checkpoint_id``, ``lsn`` and ``fingerprint`` of the checkpoint; the name of the
+            ``base``; ``pages`` of the store, ``pages_copied`` and ``page_bytes_copied``; ``bytes``
+            of the backup; ``log_goes_on``: whether the log has later commits, which are not in it.
 
         Raises:
             StoreDamaged: A page of the store, or the backup given as base, is damaged.
             UnsupportedArgument: `target` exists; the store is not a later state of `base`: it was
                 compacted or imported anew since, or is another one.
-            StoreBusy: A batch of this thread is open.
+            StoreBusy: A transaction of this thread is open.
             IoFailed: The disk is full, or failed.
 
         Example:
@@ -431,20 +437,21 @@ class Store(PygReader):
             progress: Called with how many of how many lists and rows are done.
 
         Returns:
-            ``bytes_before``, ``bytes_after``, the new ``epoch``, and as ``leftover`` why old files
-            could not be removed, of which it warns, or None.
+            ``bytes_before``, ``bytes_after``, the new ``checkpoint_id``, and as ``leftover`` why
+            old files could not be removed, of which it warns, or None.
 
         Raises:
-            StoreBusy: Another process writes, or a batch of this thread is open.
+            StoreBusy: Another process writes, or a transaction of this thread is open.
         """
         self._turn.get().refuse_own_batch("compact")
         state = self._state
         half = self._rewrite_bytes()
-        before, after, epoch, leftover = self._rewrite(
+        before, after, checkpoint_id, leftover = self._rewrite(
             lambda: _core.compact(state.path, half, state.backend, progress, state.busy_timeout)
         )
         _warn_of(leftover)
-        return {"bytes_before": before, "bytes_after": after, "epoch": epoch, "leftover": leftover}
+        sizes = {"bytes_before": before, "bytes_after": after}
+        return {**sizes, "checkpoint_id": checkpoint_id, "leftover": leftover}
 
     def _rewrite_bytes(self) -> int:
         share: int = self.stats()["memory"]["rewrite"]["share"]
@@ -470,12 +477,12 @@ class Store(PygReader):
 
     def reorganize(
         self,
-        by: str = "heat",
+        by: Literal["heat", "locality"] = "heat",
         *,
         num_neighbors: Any = (15, 10),
         batch_size: int = 1024,
         input_nodes: Any = None,
-        trace: Any = None,
+        visits: Any = None,
         batches: int = 32,
         dry_run: bool = False,
         progress: Callable[[str, int, int], None] | None = None,
@@ -492,8 +499,8 @@ class Store(PygReader):
             num_neighbors: Fanouts of the batches that the order is made for, as of a loader.
             batch_size: Their seeds.
             input_nodes: Which nodes are seeds, as of a loader; None for all.
-            trace: Nodes in the order in which batches had them, of the type of the seeds: what is
-                in it most comes first. `by` is not looked at then.
+            visits: Node ids in the order in which batches had them, of the type of the seeds: the
+                rows of the most frequent ones come first. With ``by="heat"`` only.
             batches: Batches that are sampled to count the blocks that they touch.
             dry_run: Only count, and leave the store as it is.
             progress: Called with a phase, and how much of how much of it is done.
@@ -502,10 +509,10 @@ class Store(PygReader):
             ``pages``: for each node type the 4 KiB blocks of its widest tensor that a batch
             touches, before and after, alone and with 15 others that are read with it;
             ``space_bytes``: disk space needed for a while; ``written``: ``bytes_before``,
-            ``bytes_after``, ``epoch`` and ``leftover`` as of `compact`, None of a dry run.
+            ``bytes_after``, ``checkpoint_id`` and ``leftover`` as of `compact`, None of a dry run.
 
         Raises:
-            StoreBusy: Another process writes, or a batch of this thread is open.
+            StoreBusy: Another process writes, or a transaction of this thread is open.
             BudgetTooSmall: Memory does not hold some bytes for each node; the message says how
                 much is needed.
             UnsupportedArgument: An unknown order, no seeds, no batches.
@@ -518,12 +525,16 @@ class Store(PygReader):
         seeds = inputs.ids
         if seeds is None and inputs.dead is not None:
             seeds = inputs.nodes(np.arange(len(inputs)))
-        nodes = None if trace is None else as_ids(trace)
+        nodes = None if visits is None else as_ids(visits)
+        if nodes is not None and by != "heat":
+            raise UnsupportedArgument(
+                f"by={by!r} has no effect on an order by visits; leave one of them out"
+            )
         state = self._state
         run = partial(
             _core.reorganize,
             state.path,
-            by if nodes is None else "trace",
+            by if nodes is None else "visits",
             inputs.node_type.index,
             resolve_fanouts(self.schema, num_neighbors),
             batch_size,
@@ -570,7 +581,7 @@ class Store(PygReader):
 
     @property
     def turn(self) -> Turn:
-        """Whose batch is open in this process."""
+        """Whose transaction is open in this process."""
         return self._turn.get()
 
 
@@ -584,7 +595,7 @@ class _State:
 
     path: str
     memory_bytes: int
-    backend: str
+    backend: Backend
     queue_depth: int | None
     recover: bool
     busy_timeout: float

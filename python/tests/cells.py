@@ -173,7 +173,7 @@ def threads(path):
 @cell("threads on one store, one sampler")
 def threads_on_one_sampler(path):
     with opened(path) as store:
-        sampler = ng.NeighborSampler(store, [4, 3])
+        sampler = ng.NumpySampler(store, [4, 3])
         expected = sampler.sample(range(30)).nodes().tolist()
 
         def body():
@@ -307,7 +307,7 @@ def tensors_in_threads(path):
 @cell("close in the midst of a pass")
 def close_in_the_midst(path):
     store = opened(path)
-    batches = iter(loader_of(store, prefetch=2))
+    batches = iter(loader_of(store, reading=ng.Reading(prefetch=2)))
     next(batches)
     store.close()
     with contextlib.suppress(ng.StoreClosed):
@@ -340,7 +340,7 @@ def close_by_thread(path):
 @cell("pickles of store, sampler and loader source")
 def pickles(path):
     with opened(path) as store:
-        sampler = ng.NeighborSampler(store, [4, 3], seed=3)
+        sampler = ng.NumpySampler(store, [4, 3], seed=3)
         for thing in (store, sampler, store.sampler([4, 3]), store.feature_store):
             twin = pickle.loads(pickle.dumps(thing))
             assert type(twin) is type(thing)
@@ -351,7 +351,7 @@ def pickles(path):
 @cell("interpreter exit in the midst of a pass")
 def exit_in_the_midst(path):
     store = opened(path)
-    globals()["kept"] = (store, iter(loader_of(store, prefetch=4)))
+    globals()["kept"] = (store, iter(loader_of(store, reading=ng.Reading(prefetch=4))))
     next(globals()["kept"][1])
     sys.exit(0)
 
@@ -360,7 +360,7 @@ def exit_in_the_midst(path):
 def dropped_iterators(path):
     with opened(path) as store:
         for _ in range(100):
-            next(iter(loader_of(store, prefetch=4)))
+            next(iter(loader_of(store, reading=ng.Reading(prefetch=4))))
 
 
 def interrupted(run):

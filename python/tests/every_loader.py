@@ -117,7 +117,7 @@ def visits(s, how, **more):
 
 def clusters(s, how, partition="order"):
     how = {"batch_size": 2, "shuffle": True, "seed": SEED, **how}
-    return ng.ClusterLoader(s, 24, partition=partition, **how)
+    return ng.ClusterGCNLoader(s, 24, partition=partition, **how)
 
 
 def shadow(s, how):

@@ -141,7 +141,9 @@ def _graphs(name, store):
     )
     first = int(graph_of[len(graph_of) // 2])
     nodes = np.flatnonzero((graph_of >= first) & (graph_of < first + 12))
-    loader = ng.NeighborLoader(store, [-1], nodes, batch_size=len(nodes), threads=1)
+    loader = ng.NeighborLoader(
+        store, [-1], nodes, batch_size=len(nodes), reading=ng.Reading(threads=1)
+    )
     batch = next(iter(loader))
     if name == "MUTAG":
         batch.x = torch.nn.functional.one_hot(batch.node_label, 7)

@@ -240,7 +240,7 @@ def compare_pairs(kind: str, store: ng.Store, path: Path, count: int = 300):
     place = {node: at for at, node in enumerate(first)}
     local = torch.tensor([[place[node] for node in row] for row in pairs.tolist()])
     assert len(unique) == len(first)
-    batch = ng.NeighborSampler(store, FANOUTS, seed=0).sample(np.array(first), stream=7)
+    batch = ng.NumpySampler(store, FANOUTS, seed=0).sample(np.array(first), stream=7)
     taken = (torch.from_numpy(batch.nodes()), torch.from_numpy(batch.edge_index()))
     taken = taken if is_plain else (*taken, local)
     ng.export(model, taken, path, fanouts=FANOUTS)

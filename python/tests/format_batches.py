@@ -102,14 +102,14 @@ def source_number(seed: int, group: int, node_type: int, source: int) -> int:
     return x ^ x >> 14
 
 
-def seed_order(length: int, seed: int, train_epoch: int, place: int) -> int:
+def seed_order(length: int, seed: int, epoch: int, place: int) -> int:
     """Which input node is at a place of the shuffled order."""
     half = max(1, -(-(length - 1).bit_length() // 2))
     mask, value = (1 << half) - 1, place
     while True:
         left, right = value >> half, value & mask
         for step in range(6):
-            low, high = words(train_epoch)
+            low, high = words(epoch)
             word = philox([right, low, high ^ step << 24, 2], words(seed))[0]
             left, right = right, left ^ word & mask
         value = left << half | right
@@ -137,11 +137,11 @@ class Plan:
         keeps = rest and not self.drop_last and (self.world_size == 1 or self.pad)
         return full + bool(keeps)
 
-    def stream(self, train_epoch: int, batch: int) -> int:
+    def stream(self, epoch: int, batch: int) -> int:
         """The stream of a batch, the same on all ranks."""
-        return (train_epoch * -(-len(self.inputs) // self.batch_size) + batch) % 2**64
+        return (epoch * -(-len(self.inputs) // self.batch_size) + batch) % 2**64
 
-    def seeds(self, train_epoch: int, batch: int) -> list[int]:
+    def seeds(self, epoch: int, batch: int) -> list[int]:
         """The seeds of a batch on this rank, padding included."""
         first, count = batch * self.batch_size, len(self.inputs)
         places = list(range(first, min(first + self.batch_size, count)))
@@ -151,7 +151,7 @@ class Plan:
         part = len(places) // self.world_size
         places = places[self.rank * part : (self.rank + 1) * part]
         if self.shuffle:
-            places = [seed_order(count, self.seed, train_epoch, p) for p in places]
+            places = [seed_order(count, self.seed, epoch, p) for p in places]
         return [self.inputs[place] for place in places]
 
 

@@ -58,11 +58,11 @@ class Epoch:
             head = json.loads(text)
         except ValueError as error:
             raise Damaged(f"the head is not JSON: {error}") from error
-        named = {"train_epoch", "first_epoch", "epochs", "key", "tables"}
+        named = {"epoch", "first_epoch", "epochs", "key", "tables"}
         ensure(set(head) == named, "members of the head")
-        self.train_epoch, self.key, self.tables = head["train_epoch"], head["key"], head["tables"]
+        self.epoch, self.key, self.tables = head["epoch"], head["key"], head["tables"]
         self.set = range(head["first_epoch"], head["first_epoch"] + head["epochs"])
-        ensure(self.train_epoch in self.set, "an epoch that its set does not have")
+        ensure(self.epoch in self.set, "an epoch that its set does not have")
         members = {"kind", "type_id", "index", "row_bytes", "rows"}
         known = (set(t) == members and t["kind"] in ("node", "edge") for t in self.tables)
         ensure(all(known), "members of a table")
@@ -96,7 +96,7 @@ class Epoch:
         self.hot_rows: list[list[bytes]] = []
         at = start
         for table, hot in zip(self.tables, self.hot, strict=True):
-            if self.train_epoch != self.set.start:
+            if self.epoch != self.set.start:
                 break
             width, count = table["row_bytes"], int(hot.sum())
             end = at + width * count

@@ -85,7 +85,7 @@ class Root(NamedTuple):
     """A valid root slot."""
 
     header: bytes
-    epoch: int
+    checkpoint_id: int
     lsn: int
     catalog: Catalog
     fingerprint: int
@@ -97,7 +97,9 @@ def read_slot(path: Path) -> Root | None:
         return None
     data = path.read_bytes()
     ensure(len(data) >= BLOCK and data[:8] == b"NGRAPH\0\0", f"{path.name}: no magic")
-    version, length, body_bytes, epoch, lsn, body_crc = struct.unpack_from("<IIQQQI", data, 8)
+    version, length, body_bytes, checkpoint_id, lsn, body_crc = struct.unpack_from(
+        "<IIQQQI", data, 8
+    )
     ensure(crc32c(data[:44]) == int.from_bytes(data[44:48], "little"), f"{path.name}: header")
     if version > VERSION:
         raise NewerVersion(f"{path.name} has version {version}, this reader knows {VERSION}")
@@ -109,7 +111,7 @@ def read_slot(path: Path) -> Root | None:
     check_catalog(catalog, version)
     log = catalog.get("log")
     fingerprint = log["chain"] if log and lsn else fnv1a(data[:44] + body)
-    return Root(data[:44], epoch, lsn, catalog, fingerprint)
+    return Root(data[:44], checkpoint_id, lsn, catalog, fingerprint)
 
 
 def read_root(directory: Path) -> Root:
@@ -123,9 +125,9 @@ def read_root(directory: Path) -> Root:
     valid = [slot for slot in slots if slot is not None]
     if not valid:
         raise Damaged("; ".join(map(str, damage)) or "not a store: both root slots are missing")
-    if len(valid) == 2 and valid[0].epoch == valid[1].epoch:
-        ensure(valid[0] == valid[1], "two root slots of one epoch differ")
-    return max(valid, key=lambda slot: slot.epoch)
+    if len(valid) == 2 and valid[0].checkpoint_id == valid[1].checkpoint_id:
+        ensure(valid[0] == valid[1], "two root slots of one checkpoint differ")
+    return max(valid, key=lambda slot: slot.checkpoint_id)
 
 
 class Pages:

@@ -129,7 +129,7 @@ def _check_sample(store: ng.Store, name: str, raw: Raw, ids: Any) -> None:
     """A one-hop sample of all neighbours holds exactly the raw in-edges of its seeds."""
     if not len(ids):
         return
-    batch = ng.NeighborSampler(store, [-1], attrs=[]).sample((name, ids))
+    batch = ng.NumpySampler(store, [-1], attrs=[]).sample((name, ids))
     for triple, edges in raw.edges.items():
         if triple[2] != name:
             continue

@@ -85,8 +85,8 @@ def test_a_handle_of_any_back_end_reads_it_at_once(tmp_path, backend):
             store.add_tensor(name, rows, "node")
             found = store.snapshot().features("node", [7, 3, 7], name)
             assert np.array_equal(found, rows[[7, 3, 7]])
-            with store.write() as batch:
-                batch.update_features("node", 3, name, rows[4])
+            with store.write() as tx:
+                tx.update_features("node", 3, name, rows[4])
             store.checkpoint()
             assert np.array_equal(store.snapshot().features("node", [3], name), rows[[4]])
             assert np.array_equal(store.column(name, "node")[4:], rows[4:])
@@ -119,18 +119,18 @@ def test_what_does_not_fit_is_refused_with_what_would(store, tmp_path):
         store.add_tensor("h", tmp_path / "none.npy", "node")
     with pytest.raises(NameNotFound):
         store.add_tensor("h", rows, "nobody")
-    with pytest.raises(RowWidth), store.write() as batch:
-        batch.update_features("node", 3, "x", [1.0])
-    with store.write() as batch:
+    with pytest.raises(RowWidth), store.write() as tx:
+        tx.update_features("node", 3, "x", [1.0])
+    with store.write() as tx:
         with pytest.raises(StoreBusy, match="open batch"):
             store.add_tensor("h", rows, "node")
-        batch.add_node("other")
+        tx.add_node("other")
     then = store.snapshot()
     wrong = pytest.raises(UnsupportedArgument, match="says nothing about")
     with ng.open(graph(tmp_path / "b.ng"), memory="64MB") as other, wrong:
         other.add_tensor("h", rows, "node", of=store.snapshot())
-    with store.write() as batch:
-        batch.add_node("node")
+    with store.write() as tx:
+        tx.add_node("node")
     with pytest.raises(UnsupportedArgument, match="501 nodes: there is a row for every id"):
         store.add_tensor("h", rows, "node")
     with pytest.raises(UnsupportedArgument, match=r"has 499 rows, .* had 500 nodes at commit 1"):
@@ -150,8 +150,8 @@ def test_ctrl_c_and_errors_of_the_rows_leave_the_store_as_it_is(store, monkeypat
             return super().__getitem__(at)
 
     files = sorted(os.listdir(store.path))
-    with store.write() as batch:
-        batch.add_node("other")
+    with store.write() as tx:
+        tx.add_node("other")
     with pytest.raises(KeyboardInterrupt):
         store.add_tensor("h", np.zeros((COUNT, 4), np.float32).view(Stops), "node")
     assert (store.lsn, sorted(os.listdir(store.path))) == (1, files)

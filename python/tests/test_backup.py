@@ -17,8 +17,8 @@ import sys
 import neargraph as ng
 with ng.open(sys.argv[1], memory="64MB") as store:
     for number in range(6):
-        with store.write() as batch:
-            batch.update_features(None, [number], "x", [[number] * 16])
+        with store.write() as tx:
+            tx.update_features(None, [number], "x", [[number] * 16])
         if number == 3:
             store.checkpoint()
     print("ready", flush=True)
@@ -52,17 +52,17 @@ def test_a_chain_of_backups_of_a_store_that_is_written_to_is_restored(store, tmp
     with ng.open(store, memory="64MB") as handle:
         first = handle.backup(tmp_path / "a")
         before = content(store)
-        with handle.write() as batch:
-            batch.update_features(None, [5], "x", [[1.5] * 16])
-            batch.add_edge(None, 3, 4)
+        with handle.write() as tx:
+            tx.update_features(None, [5], "x", [[1.5] * 16])
+            tx.add_edge(None, 3, 4)
         calls = []
         second = handle.backup(
             tmp_path / "b", base=tmp_path / "a", progress=lambda *call: calls.append(call)
         )
-        with handle.write() as batch:
+        with handle.write() as tx:
             with pytest.raises(ng.StoreBusy):
                 handle.backup(tmp_path / "c")
-            batch.add_edge(None, 5, 6)
+            tx.add_edge(None, 5, 6)
     assert (first["lsn"], second["lsn"], second["base"]) == (0, 1, "a")
     assert 0 < second["pages_copied"] < first["pages_copied"] == first["pages"]
     assert not second["log_goes_on"]

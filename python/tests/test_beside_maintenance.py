@@ -17,7 +17,7 @@ import neargraph as ng
 from neargraph import _core
 from neargraph.cli import main
 
-BACKENDS = ("memory", "mmap", "pread", "direct", "uring")
+BACKENDS = ("memory", "mmap", "pread", "odirect", "uring")
 FS_IOC_SETFLAGS, IMMUTABLE = 0x40086602, 0x10
 
 MAINTAIN = """
@@ -97,8 +97,8 @@ def test_opening_and_checking_a_store_never_fails_while_another_process_rewrites
 
 def test_a_writer_waits_for_another_process_while_threads_run_and_ctrl_c_ends_it(path):
     with ng.open(path, memory="64MB") as store:
-        with store.write() as batch:
-            batch.add_edge(None, 1, 2)
+        with store.write() as tx:
+            tx.add_edge(None, 1, 2)
         for ends in ("ctrl-c", "the first closes"):
             waits = child(WAIT, path)
             assert waits.stdout is not None
@@ -113,19 +113,19 @@ def test_a_writer_waits_for_another_process_while_threads_run_and_ctrl_c_ends_it
 
 def test_a_second_handle_of_the_same_process_waits_as_well(path):
     first, second = ng.open(path, memory="64MB"), ng.open(path, memory="64MB", busy_timeout=600)
-    with first.write() as batch:
-        batch.add_edge(None, 1, 2)
+    with first.write() as tx:
+        tx.add_edge(None, 1, 2)
     threading.Timer(0.2, first.close).start()
-    with second.write() as batch:
-        batch.add_edge(None, 2, 3)
+    with second.write() as tx:
+        tx.add_edge(None, 2, 3)
     assert second.lsn == 2
     second.close()
 
 
 def test_a_writer_that_may_not_wait_is_told_at_once_and_by_the_command_line_too(path, capsys):
     with ng.open(path, memory="64MB") as store:
-        with store.write() as batch:
-            batch.add_edge(None, 1, 2)
+        with store.write() as tx:
+            tx.add_edge(None, 1, 2)
         for command in ("checkpoint", "compact"):
             with pytest.raises(SystemExit) as left:
                 main([command, str(path), "--busy-timeout", "0"])
@@ -140,14 +140,14 @@ def test_a_store_behind_a_link_is_rewritten_where_it_is(path, tmp_path):
     link = tmp_path / "link.ng"
     link.symlink_to(path)
     with ng.open(link, memory="64MB") as store:
-        before = store.epoch
+        before = store.checkpoint_id
         store.compact()
         store.reorganize("heat", num_neighbors=[3], batch_size=100, batches=1)
-        with store.write() as batch:
-            batch.add_edge(None, 1, 2)
+        with store.write() as tx:
+            tx.add_edge(None, 1, 2)
     assert link.is_symlink()
     with ng.open(path, memory="64MB") as store:
-        assert (store.epoch, store.lsn) == (before + 3, 1)
+        assert (store.checkpoint_id, store.lsn) == (before + 3, 1)
 
 
 @contextlib.contextmanager
@@ -173,8 +173,8 @@ def test_old_files_that_cannot_be_removed_are_no_failure_but_a_warning(path, tmp
         with unremovable(stuck), pytest.warns(RuntimeWarning, match="old files are left"):
             report = store.compact()
         assert ".g.ng.partial" in report["leftover"]
-        with store.write() as batch:
-            batch.add_edge(None, 1, 2)
+        with store.write() as tx:
+            tx.add_edge(None, 1, 2)
         assert store.compact()["leftover"] is None
     assert [entry.name for entry in tmp_path.iterdir()] == ["g.ng"]
 
@@ -186,8 +186,8 @@ def test_a_handle_writes_after_a_rewriting_that_failed(path):
     with ng.open(path, memory="64MB") as store:
         with pytest.raises(RuntimeError, match="enough"):
             store.compact(stop)
-        with store.write() as batch:
-            batch.add_edge(None, 1, 2)
+        with store.write() as tx:
+            tx.add_edge(None, 1, 2)
         assert store.lsn == 1
 
 

@@ -14,7 +14,7 @@ def used(store):
 
 def test_batches_held_by_the_caller_count_and_dropping_gives_back(homo_path):
     with ng.open(homo_path, memory="64MB") as store:
-        sampler = ng.NeighborSampler(store, [10, 10])
+        sampler = ng.NumpySampler(store, [10, 10])
         sampler.sample(range(50))
         idle = used(store)
         batch = sampler.sample(range(50))
@@ -47,11 +47,11 @@ def test_a_tensor_of_the_loader_holds_its_share(homo_path):
 def test_the_iterator_holds_no_batch_that_the_caller_has_dropped(homo_path, kind):
     with ng.open(homo_path, memory="64MB") as store:
         if kind == "sampler":
-            running = ng.NeighborSampler(store, [10, 10]).batches(range(50), 50)
+            running = ng.NumpySampler(store, [10, 10]).batches(range(50), 50)
         else:
             pytest.importorskip("torch_geometric")
             running = iter(ng.NeighborLoader(store, [10, 10], range(50), batch_size=50))
-        ng.NeighborSampler(store, [10, 10]).sample(range(50))
+        ng.NumpySampler(store, [10, 10]).sample(range(50))
         idle = used(store)
         batch = next(running)
         assert used(store) > idle
@@ -62,7 +62,7 @@ def test_the_iterator_holds_no_batch_that_the_caller_has_dropped(homo_path, kind
 
 def test_the_peak_stays_below_the_budget(homo_path):
     with ng.open(homo_path, memory="32MB") as store:
-        for _ in ng.NeighborSampler(store, [-1, -1]).batches(None, 20, prefetch=4):
+        for _ in ng.NumpySampler(store, [-1, -1]).batches(None, 20, reading=ng.Reading(prefetch=4)):
             pass
         stats = store.stats()
         assert 0 < stats["budget_peak"] <= stats["budget_limit"] == 32_000_000
@@ -70,7 +70,7 @@ def test_the_peak_stays_below_the_budget(homo_path):
 
 def test_a_budget_that_cannot_work_says_the_minimum(homo_path):
     with pytest.raises(ng.BudgetTooSmall, match=r"\d"), ng.open(homo_path, memory=1000) as store:
-        ng.NeighborSampler(store, [-1, -1]).sample(range(300))
+        ng.NumpySampler(store, [-1, -1]).sample(range(300))
 
 
 def test_stats_say_who_may_take_how_much_of_the_memory_and_who_has_it(homo_path):

@@ -109,7 +109,7 @@ def test_in_python_the_message_has_the_argument_and_the_error_its_parts(tmp_path
 
 def test_batches_that_are_kept_are_named_in_python_alone(wide):
     with ng.open(wide, memory="70MB") as store:
-        sampler = ng.NeighborSampler(store, [15, 10])
+        sampler = ng.NumpySampler(store, [15, 10])
         kept = sampler.sample(range(300))
         with pytest.raises(ng.BudgetTooSmall, match="drop the batches that you still keep") as full:
             sampler.sample(range(300, 600))
@@ -134,7 +134,7 @@ NO_MEMORY = """
 import resource, sys
 import neargraph as ng
 with ng.open(sys.argv[1], memory="8GB", backend="pread") as store:
-    sampler = ng.NeighborSampler(store, [-1, -1])
+    sampler = ng.NumpySampler(store, [-1, -1])
     sampler.sample(range(3))
     pages = int(open("/proc/self/statm").read().split()[0])
     limit = pages * resource.getpagesize() + (24 << 20)

@@ -38,7 +38,7 @@ class Spoiled:
         return self._change(found.copy()) if name == self._name else found
 
 
-@pytest.mark.parametrize("reading", ["direct", "window", "scan", "naive-uring+sieve"])
+@pytest.mark.parametrize("reading", ["on_demand", "window", "scan", "naive-uring+sieve"])
 def test_batches_pass_with_as_many_rows_compared_as_they_have(path, reading, monkeypatch):
     compared = []
     dense = RowCheck._dense
@@ -49,7 +49,7 @@ def test_batches_pass_with_as_many_rows_compared_as_they_have(path, reading, mon
 
     monkeypatch.setattr(RowCheck, "_dense", counted)
     with ng.open(path, memory="64MB") as store:
-        sampler = ng.NeighborSampler(store, [5, 4], seed=3, check_rows=True)
+        sampler = ng.NumpySampler(store, [5, 4], seed=3, check_rows=True)
         rows = edges = count = 0
         for batch in sampler.batches(np.arange(NODES), 256, shuffle=True, reading=reading):
             rows, edges = rows + len(batch.nodes()), edges + batch.edge_index().shape[1]
@@ -85,7 +85,7 @@ def _flip(rows):
         ("w", lambda rows: rows + 1, 0, "node-to-node.w of edge"),
     ],
 )
-@pytest.mark.parametrize("reading", ["direct", "scan"])
+@pytest.mark.parametrize("reading", ["on_demand", "scan"])
 def test_a_wrong_row_is_named_with_batch_node_and_reading(
     path, reading, name, change, place, said, monkeypatch
 ):
@@ -100,14 +100,14 @@ def test_a_wrong_row_is_named_with_batch_node_and_reading(
 
     monkeypatch.setattr(sampler_module, "RowCheck", Check)
     with ng.open(path, memory="64MB") as store:
-        sampler = ng.NeighborSampler(store, [5, 4], seed=3, check_rows=True)
-        batches = sampler.batches(np.arange(NODES), 128, reading=reading, train_epoch=2)
+        sampler = ng.NumpySampler(store, [5, 4], seed=3, check_rows=True)
+        batches = sampler.batches(np.arange(NODES), 128, reading=reading, epoch=2)
         with pytest.raises(ng.WrongRow) as error:
             sum(1 for _ in batches)
     message = str(error.value)
     (nodes,) = spoiled
     assert "batch 3 of epoch 2" in message
-    assert ("each batch by itself" if reading == "direct" else "'scan', window") in message
+    assert ("each batch by itself" if reading == "on_demand" else "'scan', window") in message
     assert said.replace("{40}", str(nodes[40])) in message
     if name == "x" and place is not None:
         assert f"node.x of node {nodes[place]} (number {place} of {len(nodes)})" in message
@@ -120,10 +120,10 @@ def test_commits_after_the_checkpoint_and_other_dtypes_are_checked_too(path, tmp
     edges = Edges(sources, destinations, edge_ids=False)
     graph = Graph({"node": Nodes(500, tensors)}, {("node", "to", "node"): edges})
     with ng.open(graph.write(tmp_path / "g.ng"), memory="64MB") as store:
-        with store.write() as batch:
-            batch.update_features("node", [3], "x", np.ones((1, 40), np.float16))
+        with store.write() as tx:
+            tx.update_features("node", [3], "x", np.ones((1, 40), np.float16))
         for dtype in (None, "stored", "f32"):
-            sampler = ng.NeighborSampler(store, [4], x_dtype=dtype, check_rows=True)
+            sampler = ng.NumpySampler(store, [4], x_dtype=dtype, check_rows=True)
             assert len(list(sampler.batches(None, 100))) == 5
             assert sampler.sample([3]).features("x")[0, 0] == 1
             assert sampler.sample_many({"node": [3, 4]}).num_seeds == 2
@@ -132,6 +132,10 @@ def test_commits_after_the_checkpoint_and_other_dtypes_are_checked_too(path, tmp
 def test_a_loader_checks_and_so_do_its_workers(path):
     pytest.importorskip("torch_geometric")
     with ng.open(path, memory="64MB") as store:
-        options = {"input_nodes": np.arange(600), "batch_size": 100, "check_rows": True}
+        options = {
+            "input_nodes": np.arange(600),
+            "batch_size": 100,
+            "reading": ng.Reading(check_rows=True),
+        }
         for workers in (0, 2):
             assert len(list(ng.NeighborLoader(store, [4], num_workers=workers, **options))) == 6

@@ -46,8 +46,8 @@ def content(batch, node_type=None, edge_type=None, names=("x", "y")):
 
 @pytest.mark.parametrize("seeds", [None, "train", [7, 3, 299, 250, 12] * 30])
 def test_batches_are_those_of_a_loader(client, homo, seeds):
-    sampler = ng.NeighborSampler(homo, FANOUTS, seed=11, attrs=["x", "y"])
-    order = {"shuffle": True, "train_epoch": 2}
+    sampler = ng.NumpySampler(homo, FANOUTS, seed=11, attrs=["x", "y"])
+    order = {"shuffle": True, "epoch": 2}
     wanted = [content(batch) for batch in sampler.batches(seeds, BATCH, **order)]
     options = {"attrs": ["x", "y"], "graph": "homo", "seed": 11, **order}
     stream = client.sample(seeds, FANOUTS, BATCH, **options)
@@ -61,7 +61,7 @@ def test_batches_are_those_of_a_loader(client, homo, seeds):
 
 
 def test_ranks_share_batches_as_loaders_do(client, homo):
-    sampler = ng.NeighborSampler(homo, FANOUTS, seed=1, attrs=["x"])
+    sampler = ng.NumpySampler(homo, FANOUTS, seed=1, attrs=["x"])
     inputs = np.arange(150)
     whole = list(sampler.batches(inputs, BATCH))
     options = {"attrs": ["x"], "graph": "homo", "seed": 1, "world_size": 4}
@@ -81,7 +81,7 @@ def test_a_reverse_that_is_kept_is_not_sampled(tmp_path):
     import_graph(tmp_path / "in", tmp_path / "both.ng", reverse=True)
     with ng.open(tmp_path / "both.ng", memory="64MB") as store:
         assert store.schema.reverse_types
-        batches = ng.NeighborSampler(store, FANOUTS, seed=2).batches(None, BATCH)
+        batches = ng.NumpySampler(store, FANOUTS, seed=2).batches(None, BATCH)
         wanted = [content(batch, names=()) for batch in batches]
     with ng.serve(tmp_path, memory="64MB") as server, ng.Client(server.address) as client:
         batches = client.sample(None, FANOUTS, BATCH, seed=2)
@@ -129,7 +129,7 @@ def test_streams_that_are_closed_early_make_room_for_others(client):
 
 
 def test_an_event_loop_streams_and_asks_at_the_same_time(served, homo):
-    sampler = ng.NeighborSampler(homo, FANOUTS, seed=0, attrs=["x"])
+    sampler = ng.NumpySampler(homo, FANOUTS, seed=0, attrs=["x"])
     wanted = [content(batch, names=["x"]) for batch in sampler.batches("train", 16)]
 
     async def ask():

@@ -20,7 +20,7 @@ TRIPLE = ("node", "to", "node")
 
 
 def loader_of(store, **more):
-    return ng.ClusterLoader(store, 17, batch_size=4, shuffle=True, seed=3, **more)
+    return ng.ClusterGCNLoader(store, 17, batch_size=4, shuffle=True, seed=3, **more)
 
 
 def check_batch(batch, graph):
@@ -58,9 +58,9 @@ def test_equal_seeds_give_equal_batches_and_epochs_differ(homo):
     second.set_epoch(1)
     again = list(second)
     assert [b.n_id.tolist() for b in again] == epochs[1]
-    other = ng.ClusterLoader(homo, 17, batch_size=4, shuffle=True, seed=4)
+    other = ng.ClusterGCNLoader(homo, 17, batch_size=4, shuffle=True, seed=4)
     assert [b.n_id.tolist() for b in other] != epochs[0]
-    plain = ng.ClusterLoader(homo, 17, batch_size=4, drop_last=True)
+    plain = ng.ClusterGCNLoader(homo, 17, batch_size=4, drop_last=True)
     assert [i for b in plain for i in b.n_id.tolist()] == list(range(16 * 300 // 17))
 
 
@@ -75,7 +75,7 @@ def test_a_loaded_state_goes_on_where_it_was_taken(homo):
     other.load_state_dict(state)
     assert [b.n_id.tolist() for b in other] == rest
     with pytest.raises(ng.StateMismatch, match="num_parts"):
-        ng.ClusterLoader(homo, 16, batch_size=4, shuffle=True, seed=3).load_state_dict(state)
+        ng.ClusterGCNLoader(homo, 16, batch_size=4, shuffle=True, seed=3).load_state_dict(state)
 
 
 @pytest.mark.parametrize("by", ["heat", "locality"])
@@ -99,9 +99,9 @@ def test_deleted_nodes_are_in_no_cluster_and_new_ones_are(tmp_path):
     run_import(plan_generated(300, 900, 6, 5), tmp_path / "g.ng", ImportOptions(undirected=True))
     with ng.open(tmp_path / "g.ng", memory="64MB") as store:
         store.reorganize("heat", num_neighbors=[3], batch_size=16)
-        with store.write() as batch:
-            batch.delete_node(None, 7)
-            new = batch.add_node(features={"x": np.ones(6, np.float32), "y": 2})
+        with store.write() as tx:
+            tx.delete_node(None, 7)
+            new = tx.add_node(features={"x": np.ones(6, np.float32), "y": 2})
         batches = list(loader_of(store))
         seen = np.concatenate([b.n_id.numpy() for b in batches])
         assert np.array_equal(np.sort(seen), np.setdiff1d(np.arange(301), [7]))
@@ -115,7 +115,7 @@ def test_rows_of_neighbouring_clusters_are_read_in_long_pieces(tmp_path):
     graph.nodes["node"].tensors["x"] = rows.astype(np.float32)
     graph.write(tmp_path / "g.ng")
     with ng.open(tmp_path / "g.ng", memory="64MB", backend="pread") as store:
-        loader = ng.ClusterLoader(store, 8, attrs=["x"])
+        loader = ng.ClusterGCNLoader(store, 8, attrs=["x"])
         list(loader)
         rows = 4000 * 256 * 4
         stats = store.stats()
@@ -125,10 +125,10 @@ def test_rows_of_neighbouring_clusters_are_read_in_long_pieces(tmp_path):
 
 def test_what_has_no_clusters_is_said_by_name(homo, hetero):
     with pytest.raises(ng.UnsupportedArgument, match="one node type"):
-        ng.ClusterLoader(hetero, 4)
+        ng.ClusterGCNLoader(hetero, 4)
     for parts in (0, 301):
         with pytest.raises(ValueError, match="num_parts"):
-            ng.ClusterLoader(homo, parts)
+            ng.ClusterGCNLoader(homo, parts)
     for part in (-1, 17):
         with pytest.raises(ValueError, match=f"got {part}"):
             loader_of(homo).nodes(part)
@@ -141,13 +141,13 @@ def test_numbers_of_parts_and_padding_that_are_not_valid_are_said(homo):
         ({"num_parts": 4, "pad": True}, "pad=True would repeat nodes"),
     ):
         with pytest.raises(ValueError, match=named) as caught:
-            ng.ClusterLoader(homo, **given)
+            ng.ClusterGCNLoader(homo, **given)
         assert "\n" not in str(caught.value)
 
 
 def test_a_state_belongs_to_its_parts(homo):
     def loader(parts):
-        return ng.ClusterLoader(homo, 3, partition=parts)
+        return ng.ClusterGCNLoader(homo, 3, partition=parts)
 
     state = loader(np.arange(300) % 3).state_dict()
     loader(np.arange(300) % 3).load_state_dict(state)
@@ -159,14 +159,14 @@ def test_a_state_belongs_to_its_parts(homo):
 def test_a_state_belongs_to_the_parts_that_metis_made(homo, monkeypatch):
     made = [np.arange(300) % 3, np.arange(300) % 3, np.arange(300) // 100]
     monkeypatch.setattr("neargraph.loader.cluster.metis_parts", lambda *_: made.pop(0))
-    first, same, other = (ng.ClusterLoader(homo, 3, partition="metis") for _ in range(3))
+    first, same, other = (ng.ClusterGCNLoader(homo, 3, partition="metis") for _ in range(3))
     same.load_state_dict(first.state_dict())
     with pytest.raises(ng.StateMismatch, match="parts"):
         other.load_state_dict(first.state_dict())
 
 
 def test_ranks_share_the_clusters_of_every_batch(homo, homo_graph):
-    whole, ranks = loader_of(homo), [loader_of(homo, rank=r, world_size=2) for r in range(2)]
+    whole, ranks = loader_of(homo), [loader_of(homo, ranks=(r, 2)) for r in range(2)]
     assert [len(loader) for loader in ranks] == [4, 4]
     for one, *parts in zip(whole, *ranks, strict=False):
         for batch in parts:
@@ -178,7 +178,7 @@ def test_ranks_share_the_clusters_of_every_batch(homo, homo_graph):
 
 
 def test_batches_do_not_depend_on_how_many_are_made_ahead(homo):
-    one, other = loader_of(homo), loader_of(homo, prefetch=4)
+    one, other = loader_of(homo), loader_of(homo, reading=ng.Reading(prefetch=4))
     for batch, same in zip(one, other, strict=True):
         assert batch.keys() == same.keys()
         assert "num_sampled_nodes" not in batch

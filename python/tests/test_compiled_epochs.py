@@ -42,7 +42,7 @@ def path(tmp_path_factory):
 
 
 def _compile(path, *more):
-    options = ["--fanouts", "5,4", "--batch", str(BATCH), "--seed", "3", "--memory", "72MB"]
+    options = ["--fanouts", "5,4", "--batch-size", str(BATCH), "--seed", "3", "--memory", "72MB"]
     try:
         main(["compile", str(path), *options, *more])
     except SystemExit as ended:
@@ -56,8 +56,8 @@ def _arrays(batch):
 
 def _expected(path, epoch):
     with ng.open(path, memory="1GB") as store:
-        sampler = ng.NeighborSampler(store, FANOUTS, seed=3)
-        batches = sampler.batches("train", BATCH, shuffle=True, reading="direct", train_epoch=epoch)
+        sampler = ng.NumpySampler(store, FANOUTS, seed=3)
+        batches = sampler.batches("train", BATCH, shuffle=True, reading="on_demand", epoch=epoch)
         return [tuple(map(np.copy, _arrays(batch))) for batch in batches]
 
 
@@ -71,7 +71,7 @@ def _drain(loader):
 
 
 def _loader(store, **options):
-    options = {"compiled": True, "seed": 3, "batch_size": BATCH, "shuffle": True, **options}
+    options = {"reading": "compiled", "seed": 3, "batch_size": BATCH, "shuffle": True, **options}
     return ng.NeighborLoader(store, FANOUTS, "train", **options)
 
 
@@ -79,8 +79,8 @@ def _loader(store, **options):
 def test_a_replayed_epoch_has_the_batches_that_would_be_sampled(path, epoch):
     expected = _expected(path, epoch % EPOCHS)
     with ng.open(path, memory="72MB") as store:
-        sampler = ng.NeighborSampler(store, FANOUTS, seed=3, check_rows=True)
-        replayed = sampler.batches("train", BATCH, shuffle=True, train_epoch=epoch, compiled=True)
+        sampler = ng.NumpySampler(store, FANOUTS, seed=3, check_rows=True)
+        replayed = sampler.batches("train", BATCH, shuffle=True, epoch=epoch, reading="compiled")
         count = 0
         for batch, wanted in zip(replayed, expected, strict=True):
             assert _same(batch, wanted)
@@ -126,15 +126,15 @@ def test_a_loader_takes_the_epochs_in_turn_and_resumes_in_the_midst_of_one(path)
         assert all(torch.equal(a, b) for a, b in zip(rest, passes[1][5:], strict=True))
         other.close()
         with pytest.raises(ng.StateMismatch, match="compiled"):
-            _loader(store, compiled=False).load_state_dict(state)
+            _loader(store, reading="auto").load_state_dict(state)
 
 
 def test_narrower_rows_can_be_asked_for(path):
     with ng.open(path, memory="72MB") as store:
-        sampler = ng.NeighborSampler(store, FANOUTS, seed=3, attrs=["x"], x_dtype="f16")
-        fresh = sampler.batches("train", BATCH, shuffle=True, reading="direct")
+        sampler = ng.NumpySampler(store, FANOUTS, seed=3, attrs=["x"], x_dtype="f16")
+        fresh = sampler.batches("train", BATCH, shuffle=True, reading="on_demand")
         expected = [batch.features("x").copy() for batch in fresh]
-        replayed = sampler.batches("train", BATCH, shuffle=True, compiled=True)
+        replayed = sampler.batches("train", BATCH, shuffle=True, reading="compiled")
         for batch, wanted in zip(replayed, expected, strict=True):
             assert np.array_equal(batch.features("x"), wanted)
 
@@ -156,8 +156,15 @@ def test_epochs_of_other_settings_are_refused_by_name_or_passed_over(path, chang
     settings = {**settings, "shuffle": True, "seed": 3, **change}
     with ng.open(path, memory="72MB") as store:
         with pytest.raises(ng.CompiledMismatch, match=named):
-            ng.NeighborLoader(store, compiled=True, **settings)
-        assert len(ng.NeighborLoader(store, compiled="auto", **settings)) > 0
+            ng.NeighborLoader(store, reading="compiled", **settings)
+        assert (
+            len(
+                ng.NeighborLoader(
+                    store, reading=ng.Reading("compiled", otherwise="auto"), **settings
+                )
+            )
+            > 0
+        )
 
 
 def test_a_changed_store_has_no_compiled_epochs(path, tmp_path):
@@ -165,8 +172,8 @@ def test_a_changed_store_has_no_compiled_epochs(path, tmp_path):
     shutil.copytree(path, copy)
     with ng.open(copy, memory="72MB") as store:
         _loader(store).close()
-        with store.write() as batch:
-            batch.add_edge(None, 1, 2)
+        with store.write() as tx:
+            tx.add_edge(None, 1, 2)
         with pytest.raises(ng.CompiledMismatch, match="store"):
             _loader(store)
     with pytest.raises(SystemExit) as ended:
@@ -183,10 +190,10 @@ def test_damage_is_named_and_a_file_cut_short_is_refused(path, tmp_path):
     (tmp_path / name).write_bytes(damaged)
     with ng.open(path, memory="72MB") as store:
         with pytest.raises(ng.StoreDamaged, match=rf"{name}: batch \d+, at byte \d+"):
-            _drain(_loader(store, compiled=tmp_path))
+            _drain(_loader(store, reading=tmp_path))
         (tmp_path / name).write_bytes(whole[:-4096])
         with pytest.raises(ng.StoreDamaged, match="not a whole compiled epoch"):
-            _loader(store, compiled=tmp_path)
+            _loader(store, reading=tmp_path)
 
 
 def test_every_region_of_a_file_with_hot_and_cold_rows_is_checked(path, tmp_path):
@@ -201,7 +208,7 @@ def test_every_region_of_a_file_with_hot_and_cold_rows_is_checked(path, tmp_path
         (tmp_path / first.name).write_bytes(changed)
         with ng.open(path, memory="72MB") as store:
             with pytest.raises(ng.StoreDamaged, match=first.name):
-                _drain(_loader(store, compiled=tmp_path))
+                _drain(_loader(store, reading=tmp_path))
             assert name
 
 
@@ -209,14 +216,14 @@ def test_memory_that_is_too_small_is_named_or_done_without(path):
     with ng.open(path, memory="40MB") as store:
         with pytest.raises(ng.BudgetTooSmall):
             next(iter(_loader(store)))
-        batch = next(iter(_loader(store, compiled="auto")))
+        batch = next(iter(_loader(store, reading=ng.Reading("compiled", otherwise="auto"))))
         assert batch.batch_size == BATCH
 
 
 def test_no_compiled_epochs_and_processes_are_refused(path, tmp_path):
     with ng.open(path, memory="72MB") as store:
         with pytest.raises(ng.CompiledMismatch, match="neargraph compile"):
-            _loader(store, compiled=tmp_path)
+            _loader(store, reading=tmp_path)
         with pytest.raises(ng.UnsupportedArgument, match="num_workers"):
             _loader(store, num_workers=1)
 
@@ -249,7 +256,7 @@ def test_a_disk_that_is_too_full_is_said_before_anything_is_written(path, tmp_pa
 
 def test_an_interrupted_build_leaves_nothing_that_is_used(path, tmp_path):
     with ng.open(path, memory="72MB") as store:
-        sampler = ng.NeighborSampler(store, FANOUTS, seed=3)
+        sampler = ng.NumpySampler(store, FANOUTS, seed=3)
         inputs = resolve_input_nodes(sampler.snapshot, "train")
         plan = SeedPlan(num_seeds=len(inputs), batch_size=BATCH, shuffle=True, seed=3)
         compiler = EpochCompiler(sampler, inputs, plan, 2, directory=Path(tmp_path))
@@ -265,7 +272,7 @@ def test_an_interrupted_build_leaves_nothing_that_is_used(path, tmp_path):
         assert found[0].endswith(".0000.epoch")
         report = compiler.run(lambda *_: None)
         assert report["kept"] == 1
-        loader = _loader(store, compiled=tmp_path)
+        loader = _loader(store, reading=tmp_path)
         assert _drain(loader) == 16
         loader.close()
 
@@ -273,16 +280,16 @@ def test_an_interrupted_build_leaves_nothing_that_is_used(path, tmp_path):
 def _replays(path, out, fanouts, ids, arrays, **how):
     """Compiles one epoch and compares its replay with what is sampled."""
     with ng.open(path, memory="72MB") as store:
-        sampler = ng.NeighborSampler(store, fanouts, seed=3, check_rows=True, **how)
+        sampler = ng.NumpySampler(store, fanouts, seed=3, check_rows=True, **how)
         inputs = resolve_input_nodes(sampler.snapshot, ids)
         plan = SeedPlan(num_seeds=len(inputs), batch_size=50, shuffle=True, seed=3)
         compiler = EpochCompiler(sampler, inputs, plan, 1, directory=out)
         assert compiler.estimate().batches == plan.steps
         compiler.run(lambda *_: None)
-        fresh = sampler.batches(ids, 50, shuffle=True, reading="direct")
+        fresh = sampler.batches(ids, 50, shuffle=True, reading="on_demand")
         expected = [[np.copy(array) for array in arrays(batch)] for batch in fresh]
         assert len(expected) == plan.steps
-        replayed = sampler.batches(ids, 50, shuffle=True, compiled=out)
+        replayed = sampler.batches(ids, 50, shuffle=True, reading=out)
         for batch, wanted in zip(replayed, expected, strict=True):
             found = arrays(batch)
             assert len(found) == len(wanted)

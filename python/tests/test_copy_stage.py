@@ -130,7 +130,7 @@ def test_what_is_no_batch_of_pyg_is_refused_by_name():
 
 
 def test_a_loader_gives_its_memory_back_when_batches_were_copied(homo):
-    loader = ng.NeighborLoader(homo, [3, 2], batch_size=16, seed=1, reading="direct")
+    loader = ng.NeighborLoader(homo, [3, 2], batch_size=16, seed=1, reading="on_demand")
     plain = [batch.x.clone() for batch in loader]
     loader._copy = CopyStage(StandIn())
     loader.set_epoch(0)
@@ -153,8 +153,8 @@ def test_without_cuda_pinning_warns_once_and_a_device_is_refused(homo):
     with pytest.raises(ng.UnsupportedArgument, match="no CUDA"):
         ng.NeighborLoader(homo, [2], device="cuda")
     with pytest.raises(ng.UnsupportedArgument, match="or stay"):
-        ng.ClusterLoader(homo, 2, device="meta")
-    assert len(list(ng.ClusterLoader(homo, 2, device="cpu"))) == 2
+        ng.ClusterGCNLoader(homo, 2, device="meta")
+    assert len(list(ng.ClusterGCNLoader(homo, 2, device="cpu"))) == 2
 
 
 @pytest.mark.parametrize("depth", [1, 3])

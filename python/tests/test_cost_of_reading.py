@@ -78,7 +78,7 @@ def one(path, make, *given, **more):
     """(blocks, batch) of a loader's only batch."""
 
     def use(store):
-        (batch,) = make(store, *given, attrs=[], reading="direct", **more)
+        (batch,) = make(store, *given, attrs=[], reading="on_demand", **more)
         return batch
 
     return read(path, use)
@@ -195,7 +195,7 @@ def of_links(folder):
 
 
 @row(
-    "GraphSAINT, RandomNodeLoader, ClusterLoader, GraphLoader",
+    "GraphSAINT, RandomNodeLoader, ClusterGCNLoader, GraphLoader",
     "whole lists of all nodes of a batch",
     saint,
 )
@@ -204,9 +204,9 @@ def of_parts(folder):
     only_whole(path, saint)
     only_whole(path, lambda store, **more: ng.GraphSAINTRandomWalkSampler(store, 2, 1, **more))
     for of, make in (
-        (path, lambda store: ng.RandomNodeLoader(store, 16, attrs=[], reading="direct")),
-        (path, lambda store: ng.ClusterLoader(store, 16, attrs=[])),
-        (folder / "small.ng", lambda store: ng.GraphLoader(store, attrs=[], reading="direct")),
+        (path, lambda store: ng.RandomNodeLoader(store, 16, attrs=[], reading="on_demand")),
+        (path, lambda store: ng.ClusterGCNLoader(store, 16, attrs=[])),
+        (folder / "small.ng", lambda store: ng.GraphLoader(store, attrs=[], reading="on_demand")),
     ):
         # All batches together read each list once, or again where the cache has dropped a block.
         blocks, nodes = read(
@@ -275,7 +275,7 @@ def compiled(tmp_path_factory):
     dated = temporal_graph(40, 300)
     dated.nodes["node"].tensors["graph_id"] = np.arange(40)
     items = Graph({"user": Nodes(20), "item": Nodes(20)}, shop).write(out / "shop.ng")
-    epochs = ["--fanouts", "5", "--batch", "1", "--seeds", "all", "--no-shuffle"]
+    epochs = ["--fanouts", "5", "--batch-size", "1", "--seeds", "all", "--no-shuffle"]
     compile_store(items, *epochs, "--node-type", "item")
     path = dated.write(out / "dated.ng")
     compile_store(path, *epochs)
@@ -284,11 +284,11 @@ def compiled(tmp_path_factory):
 
 
 WAYS = {
-    "direct": {"reading": "direct"},
+    "direct": {"reading": "on_demand"},
     "scan, window, distribute": {"reading": "scan"},
     "num_workers": {"num_workers": 1},
-    "layout=direct": {"layout": "direct"},
-    "compiled": {"compiled": True},
+    "layout=direct": {"reading": "direct_layout"},
+    "reading": {"reading": "compiled"},
 }
 
 

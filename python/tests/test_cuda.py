@@ -28,7 +28,7 @@ def busy(rounds=40, size=2048):
     return a
 
 
-@pytest.mark.parametrize("reading", ["direct", "window", "scan"])
+@pytest.mark.parametrize("reading", ["on_demand", "window", "scan"])
 def test_a_loader_brings_the_batches_that_it_makes_without_a_device(homo, reading):
     def loader(**how):
         return ng.NeighborLoader(

@@ -23,7 +23,7 @@ MEMORY = "96MB"
 
 def compile_epochs(path, out, seed=3, epochs=EPOCHS, name="set", first=0):
     with ng.open(path, memory=MEMORY) as store:
-        sampler = ng.NeighborSampler(store, FANOUTS, seed=seed)
+        sampler = ng.NumpySampler(store, FANOUTS, seed=seed)
         inputs = resolve_input_nodes(sampler.snapshot, None)
         plan = SeedPlan(num_seeds=len(inputs), batch_size=BATCH, shuffle=True, seed=seed)
         how = {"directory": out, "name": name, "first_epoch": first}
@@ -40,8 +40,8 @@ def origin(homo_graph, tmp_path_factory):
     (folder / "other").mkdir()
     compile_epochs(path, folder / "other", seed=4)
     homo_graph.write(folder / "later.ng")
-    with ng.open(folder / "later.ng", memory=MEMORY) as store, store.write() as batch:
-        batch.add_edge(None, 1, 2)
+    with ng.open(folder / "later.ng", memory=MEMORY) as store, store.write() as tx:
+        tx.add_edge(None, 1, 2)
     (folder / "later").mkdir()
     compile_epochs(folder / "later.ng", folder / "later")
     return folder
@@ -51,7 +51,7 @@ def origin(homo_graph, tmp_path_factory):
 def expected(origin):
     """The batches of each epoch, as they are sampled."""
     with ng.open(origin / "g.ng", memory=MEMORY) as store:
-        sampler = ng.NeighborSampler(store, FANOUTS, seed=3)
+        sampler = ng.NumpySampler(store, FANOUTS, seed=3)
         return {
             epoch: [arrays(batch) for batch in batches(sampler, epoch, False)]
             for epoch in range(2 * EPOCHS)
@@ -59,7 +59,7 @@ def expected(origin):
 
 
 def batches(sampler, epoch, compiled):
-    options = {"shuffle": True, "train_epoch": epoch, "compiled": compiled}
+    options = {"shuffle": True, "epoch": epoch, "reading": compiled}
     return sampler.batches(None, BATCH, **options)
 
 
@@ -107,7 +107,7 @@ def check(path, expected, damage):
     raised = 0
     for epoch in range(EPOCHS + 1):
         with ng.open(path, memory=MEMORY) as store:
-            sampler = ng.NeighborSampler(store, FANOUTS, seed=3)
+            sampler = ng.NumpySampler(store, FANOUTS, seed=3)
             wanted, given = expected[epoch % EPOCHS], 0
             try:
                 for batch in batches(sampler, epoch, True):
@@ -125,7 +125,7 @@ def check_auto(path, expected, damage):
     warned = 0
     for epoch in range(EPOCHS + 1):
         with ng.open(path, memory=MEMORY) as store:
-            sampler = ng.NeighborSampler(store, FANOUTS, seed=3)
+            sampler = ng.NumpySampler(store, FANOUTS, seed=3)
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 found = [arrays(batch) for batch in batches(sampler, epoch, "auto")]
@@ -266,7 +266,7 @@ def test_a_set_that_was_never_finished_is_refused_and_can_be_finished(origin, ex
     path = copied(origin, tmp_path)
     file_of(path, 2).unlink()
     with ng.open(path, memory=MEMORY) as store:
-        sampler = ng.NeighborSampler(store, FANOUTS, seed=3)
+        sampler = ng.NumpySampler(store, FANOUTS, seed=3)
         with pytest.raises(ng.StoreDamaged, match=r"set\.0002\.epoch is missing: epoch 2"):
             batches(sampler, 0, True)
     report = compile_epochs(path, path / "compiled")
@@ -278,14 +278,14 @@ def test_more_epochs_are_a_set_of_their_own(origin, expected, tmp_path):
     path = copied(origin, tmp_path)
     compile_epochs(path, path / "compiled", epochs=EPOCHS + 1, name=None)
     with ng.open(path, memory=MEMORY) as store:
-        sampler = ng.NeighborSampler(store, FANOUTS, seed=3)
+        sampler = ng.NumpySampler(store, FANOUTS, seed=3)
         for epoch in range(EPOCHS + 1):
             found = [arrays(batch) for batch in batches(sampler, epoch, True)]
             assert all(map(same, found, expected[epoch]))
     for file in (path / "compiled").glob("*.0003.epoch"):
         file.unlink()
     with ng.open(path, memory=MEMORY) as store, pytest.raises(ng.StoreDamaged, match="0003"):
-        batches(ng.NeighborSampler(store, FANOUTS, seed=3), 0, True)
+        batches(ng.NumpySampler(store, FANOUTS, seed=3), 0, True)
 
 
 def test_files_of_the_first_format_are_refused_by_name(origin, expected, tmp_path, capsys):
@@ -294,7 +294,7 @@ def test_files_of_the_first_format_are_refused_by_name(origin, expected, tmp_pat
         file = file_of(path, epoch)
         file.write_bytes(as_version_1(file.read_bytes()))
     with ng.open(path, memory=MEMORY) as store:
-        sampler = ng.NeighborSampler(store, FANOUTS, seed=3)
+        sampler = ng.NumpySampler(store, FANOUTS, seed=3)
         with pytest.raises(ng.CompiledOutdated, match=r"set\.0000\.epoch .* format 1"):
             batches(sampler, 0, True)
     assert check_auto(path, expected, "version 1") == EPOCHS + 1
@@ -315,7 +315,12 @@ def test_a_loader_goes_on_with_the_epochs_that_it_replayed(origin, expected, tmp
     content[places["batch 4, middle"]] ^= 1
     file.write_bytes(content)
     with ng.open(path, memory=MEMORY) as store:
-        how = {"compiled": "auto", "batch_size": BATCH, "shuffle": True, "seed": 3}
+        how = {
+            "reading": ng.Reading("compiled", otherwise="auto"),
+            "batch_size": BATCH,
+            "shuffle": True,
+            "seed": 3,
+        }
         loader = ng.NeighborLoader(store, FANOUTS, **how)
         with pytest.warns(UserWarning, match=r"set\.0001\.epoch: batch .*sampled instead") as seen:
             passes = [[batch.n_id.numpy() for batch in loader] for _ in range(2 * EPOCHS)]
@@ -328,7 +333,7 @@ def test_a_loader_goes_on_with_the_epochs_that_it_replayed(origin, expected, tmp
 def test_files_that_are_exchanged_after_the_loader_was_made_are_seen(origin, tmp_path):
     path = copied(origin, tmp_path)
     with ng.open(path, memory=MEMORY) as store:
-        sampler = ng.NeighborSampler(store, FANOUTS, seed=3)
+        sampler = ng.NumpySampler(store, FANOUTS, seed=3)
         waiting = batches(sampler, 0, True)
         exchanged(path, 0, 1)
         with pytest.raises(ng.CompiledMismatch, match="epoch = 1"):
@@ -358,8 +363,8 @@ def test_scrub_and_verify_read_direct_layouts(origin, tmp_path, capsys):
             assert [p["file"] for p in report["problems"]] == ["compiled/graph.direct"]
     file.write_bytes(content)
     with ng.open(path, memory=MEMORY) as store:
-        with store.write() as batch:
-            batch.add_edge(None, 1, 2)
+        with store.write() as tx:
+            tx.add_edge(None, 1, 2)
         report = store.scrub()
     assert report["ok"]
     assert [skipped["file"] for skipped in report["not_checked"]] == ["compiled/graph.direct"]

@@ -10,11 +10,10 @@ from neargraph.datasets import plan_generated
 from neargraph.importers import ImportOptions, run_import
 from neargraph.loader.notes import decision_line
 
-SCAN = {"reading": "scan", "window": 61, "phases": 1, "device_s_per_batch": 0.0521}
-PHASES = {"reading": "scan", "window": 130, "phases": 2, "device_s_per_batch": 0.0312}
+SCAN = {"reading": ng.Reading("scan", window=61), "phases": 1, "device_s_per_batch": 0.0521}
+PHASES = {"reading": ng.Reading("scan", window=130), "phases": 2, "device_s_per_batch": 0.0312}
 DEALT = {
-    "reading": "distribute",
-    "window": 250,
+    "reading": ng.Reading("distribute", window=250),
     "phases": 2,
     "device_s_per_batch": 0.0048,
     "write_bytes_per_batch": 34e6,
@@ -86,8 +85,12 @@ def test_a_line_says_what_why_and_what_is_written(decided, line):
 @pytest.mark.parametrize(
     ("options", "start", "writes"),
     [
-        ({"reading": "scan", "two_phase": False}, "reading by scan, window ", False),
-        ({"reading": "scan", "two_phase": True}, "reading by scan in two phases, window ", True),
+        ({"reading": ng.Reading("scan", two_phase=False)}, "reading by scan, window ", False),
+        (
+            {"reading": ng.Reading("scan", two_phase=True)},
+            "reading by scan in two phases, window ",
+            True,
+        ),
         ({"reading": "distribute"}, "reading by distribution of ", True),
     ],
     ids=["scan", "two-phases", "distribution"],
@@ -100,11 +103,11 @@ def test_each_decision_is_one_line_before_anything_is_written(
         watched = Watched(store)
         monkeypatch.setattr(log, "handlers", [watched])
         log.setLevel(logging.INFO)
-        sampler = ng.NeighborSampler(store, [5, 4], seed=3)
+        sampler = ng.NumpySampler(store, [5, 4], seed=3)
         found = [batch.nodes().copy() for batch in sampler.batches("train", 128, **options)]
         log.setLevel(logging.NOTSET)
         total = store.stats()["temporary_write_bytes"]
-        plain = ng.NeighborSampler(store, [5, 4], seed=3).batches("train", 128, reading="direct")
+        plain = ng.NumpySampler(store, [5, 4], seed=3).batches("train", 128, reading="on_demand")
         assert all(np.array_equal(a, b.nodes()) for a, b in zip(found, plain, strict=True))
     ((line, written),) = watched.lines
     assert line.startswith(start)

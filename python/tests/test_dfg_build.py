@@ -76,7 +76,7 @@ def typed_paper(width, out):
 
 @pytest.mark.parametrize("make", [of_the_paper, lambda: ng.Dfg.from_text(FIGURE_10C)])
 def test_the_program_of_the_paper_runs_on_a_store_with_a_kernel_of_python(make, homo):
-    sampler = ng.NeighborSampler(homo, [4], seed=2, attrs=["x"])
+    sampler = ng.NumpySampler(homo, [4], seed=2, attrs=["x"])
 
     def batch_pre(nodes):
         batch = sampler.sample(nodes)
@@ -105,7 +105,7 @@ def test_the_program_of_the_paper_runs_on_a_store_with_a_kernel_of_python(make, 
 def test_an_engine_does_the_batch_pre_of_the_program(homo):
     weight = np.random.default_rng(1).standard_normal((6, 7), dtype=np.float32)
     dfg = ng.Dfg.from_text(FIGURE_10C, weights={"Weight": weight})
-    sampler = ng.NeighborSampler(homo, [-1], attrs=["x"])
+    sampler = ng.NumpySampler(homo, [-1], attrs=["x"])
 
     def batch_pre(nodes):
         batch = sampler.sample(nodes)

@@ -55,7 +55,7 @@ def batches(path, layout: str, num_neighbors=(15, 10), **options) -> list[dict[s
             batch_size=64,
             shuffle=True,
             seed=3,
-            layout=layout,
+            reading=layout,
             **options,
         )
         return [
@@ -82,7 +82,7 @@ def path(tmp_path_factory):
 
 @pytest.mark.parametrize("num_neighbors", [(15, 10), (-1,), (4, -1), (3, 2, 2)])
 def test_loaders_give_the_same_batches(path, num_neighbors):
-    wanted = batches(path, "paged", num_neighbors, reading="direct")
+    wanted = batches(path, "paged", num_neighbors, reading="on_demand")
     same(batches(path, "direct", num_neighbors), wanted)
 
 
@@ -153,9 +153,9 @@ def test_batches_of_real_graphs_are_the_same(parts, attrs, tmp_path):
     facts = compiled(out, *(["--attrs", ",".join(attrs)] if attrs else []))
     seeds = np.random.default_rng(2).permutation(facts["num_nodes"])[:600]
     with ng.open(out, memory="64MB") as store:
-        options = {"seed": 9, "prefetch": 2, "batch_size": 100, "shuffle": True}
+        options = {"seed": 9, "reading": ng.Reading(prefetch=2), "batch_size": 100, "shuffle": True}
         paged = ng.NeighborLoader(store, [10, 5], seeds, **options)
-        direct = ng.NeighborLoader(store, [10, 5], seeds, layout="direct", **options)
+        direct = ng.NeighborLoader(store, [10, 5], seeds, reading="direct_layout", **options)
         for found, wanted in zip(direct, paged, strict=True):
             assert found.keys() == wanted.keys()
             for name, value in found.to_dict().items():
@@ -167,11 +167,11 @@ def test_what_does_not_fit_is_refused_with_a_reason(path, tmp_path):
     with ng.open(path, memory="64MB") as store:
         for options, reason in (
             ({"reading": "scan"}, "scan"),
-            ({"compiled": True}, "compiled"),
+            ({"reading": "compiled"}, "compiled"),
             ({"method": "labor"}, "labor"),
-            ({"layout": "diagonal"}, "diagonal"),
+            ({"reading": "diagonal"}, "diagonal"),
         ):
-            given = {"layout": "direct"} | options
+            given = {"reading": "direct_layout"} | options
             with pytest.raises(UnsupportedArgument, match=reason):
                 ng.NeighborLoader(store, [3], "train", batch_size=8, **given)
     data = HeteroData()
@@ -182,7 +182,7 @@ def test_what_does_not_fit_is_refused_with_a_reason(path, tmp_path):
     assert ran.exit_code != 0
     assert isinstance(ran.exception, UnsupportedArgument) or "one node type" in ran.output
     with ng.open(tmp_path / "h.ng") as store, pytest.raises(CompiledMismatch, match="no direct"):
-        ng.NeighborSampler(store, [2], layout="direct")
+        ng.NumpySampler(store, [2], layout="direct")
 
 
 def test_a_store_that_moved_on_refuses_the_file_by_name(tmp_path):
@@ -190,11 +190,11 @@ def test_a_store_that_moved_on_refuses_the_file_by_name(tmp_path):
     ng.from_pyg(graph(), out)
     file = Path(compiled(out)["file"]).name
     with ng.open(out) as store:
-        with store.write() as batch:
-            batch.update_features("node", 5, "x", np.zeros(48, dtype=np.float32))
+        with store.write() as tx:
+            tx.update_features("node", 5, "x", np.zeros(48, dtype=np.float32))
         advice = r"\(commit 0\).*\(commit 1\); compile it again .*--overwrite.*layout=\"paged\""
         with pytest.raises(CompiledMismatch, match=f"{file} .*{advice}"):
-            ng.NeighborSampler(store, [2], layout="direct")
+            ng.NumpySampler(store, [2], layout="direct")
     compiled(out, "--overwrite")
     same(batches(out, "direct"), batches(out, "paged"))
 

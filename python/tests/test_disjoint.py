@@ -49,7 +49,7 @@ def test_a_subgraph_is_what_its_seed_has_alone(tmp_path, fanouts, replace, metho
     with ng.open(graph.write(tmp_path / "weighted.ng"), memory="64MB") as store:
         how = {"seed": 3, "replace": replace, "method": method}
         loader = ng.NeighborLoader(store, fanouts, batch_size=25, disjoint=True, **how)
-        sampler = ng.NeighborSampler(store, fanouts, **how)
+        sampler = ng.NumpySampler(store, fanouts, **how)
         for stream, batch in enumerate(loader):
             assert batch.batch[: batch.batch_size].tolist() == list(range(batch.batch_size))
             assert batch.batch.dtype == torch.int64
@@ -71,7 +71,7 @@ def test_a_subgraph_of_a_heterogeneous_store_is_what_its_seed_has_alone(hetero, 
         (shop_store, "user", [-1, 2]),
     ):
         loader = ng.NeighborLoader(store, fanouts, (name, None), batch_size=13, disjoint=True)
-        sampler = ng.NeighborSampler(store, fanouts)
+        sampler = ng.NumpySampler(store, fanouts)
         for stream, batch in enumerate(loader):
             check_alone(batch, sampler, stream, name, batch.edge_types)
 
@@ -103,11 +103,11 @@ def test_every_way_of_making_batches_gives_the_same(homo_path, hetero_path, memo
             expected = epoch_of(ng.NeighborLoader(store, [3, 2], seeds, **how()))
         with ng.open(path, memory=memory) as store:
             for more in (
-                {"reading": "direct"},
+                {"reading": "on_demand"},
                 {"reading": "scan"},
                 {"reading": "window"},
                 {"reading": "distribute"},
-                {"reading": "scan", "two_phase": True},
+                {"reading": ng.Reading("scan", two_phase=True)},
                 # Processes share the memory, and 16 MB are too little for three of them.
                 *([{"num_workers": 2}] if memory == "200MB" else []),
             ):
@@ -119,7 +119,7 @@ def test_every_way_of_making_batches_gives_the_same(homo_path, hetero_path, memo
 def test_labor_makes_the_same_disjoint_batches_every_time(homo):
     loaders = [
         ng.NeighborLoader(homo, [3, 2], **how(method="labor", reading=reading))
-        for reading in ("direct", "scan")
+        for reading in ("on_demand", "scan")
     ]
     first, second = map(epoch_of, loaders)
     assert first == second
@@ -145,18 +145,20 @@ def test_a_loaded_state_goes_on_and_shared_subgraphs_are_refused(homo):
 
 def test_layouts_and_compiled_epochs_that_share_subgraphs_do_not_serve_them(homo_graph, tmp_path):
     path = homo_graph.write(tmp_path / "compiled.ng")
-    options = ["--fanouts", "3,2", "--batch", "20", "--seed", "9", "--seeds", "all"]
+    options = ["--fanouts", "3,2", "--batch-size", "20", "--seed", "9", "--seeds", "all"]
     with pytest.raises(SystemExit) as ended:
         main(["compile", path, *options])
     assert not ended.value.code
     with ng.open(path, memory="64MB") as store:
         for more in ({"disjoint": True}, {"disjoint": False, "subgraph_type": "induced"}):
             expected = epoch_of(ng.NeighborLoader(store, [3, 2], **how(**more)))
-            auto = ng.NeighborLoader(store, [3, 2], **how(**more, compiled="auto"))
+            auto = ng.NeighborLoader(
+                store, [3, 2], **how(**more, reading=ng.Reading("compiled", otherwise="auto"))
+            )
             assert epoch_of(auto) == expected
             with pytest.raises(ng.UnsupportedArgument, match="compiled=True"):
-                ng.NeighborLoader(store, [3, 2], **how(**more, compiled=True))
-        plain = ng.NeighborLoader(store, [3, 2], **how(disjoint=False, compiled=True))
+                ng.NeighborLoader(store, [3, 2], **how(**more, reading="compiled"))
+        plain = ng.NeighborLoader(store, [3, 2], **how(disjoint=False, reading="compiled"))
         assert len(epoch_of(plain)) == 15
         with pytest.raises(ng.UnsupportedArgument, match="disjoint"):
-            ng.NeighborLoader(store, [3], disjoint=True, layout="direct")
+            ng.NeighborLoader(store, [3], disjoint=True, reading="direct_layout")

@@ -1,4 +1,4 @@
-"""What reads cost is measured once a day for a disk; traces have what was counted."""
+"""What reads cost is measured once a day for a disk; logs of reads have what was counted."""
 
 import json
 import os
@@ -34,7 +34,7 @@ def cache(tmp_path, monkeypatch):
 def plan(path):
     """(reads, bytes) that choosing a plan took, what it chose."""
     with ng.open(path, memory="32MB") as store:
-        if store.info()["backend"] not in ("uring", "direct"):
+        if store.info()["backend"] not in ("uring", "odirect"):
             pytest.skip("only what goes past the page cache is kept")
         loader = ng.NeighborLoader(store, [5], batch_size=64, reading="window", seed=1)
         next(iter(loader))
@@ -110,11 +110,11 @@ def test_a_cache_folder_that_cannot_be_made_is_no_error(path, tmp_path, monkeypa
     assert plan(path) > 0
 
 
-def test_a_trace_has_the_reads_and_bytes_that_were_counted(path, tmp_path):
+def test_a_log_has_the_reads_and_bytes_that_were_counted(path, tmp_path):
     with ng.open(path, memory="32MB") as store:
         ids = np.random.default_rng(2).integers(0, ROWS, 5000)
         store.reset_stats()
-        with store.trace_reads(tmp_path / "reads"):
+        with store.log_reads(tmp_path / "reads"):
             store.snapshot().features(None, ids)
         stats = store.stats()
         store.snapshot().features(None, ids[::-1] // 2)

@@ -48,7 +48,7 @@ def test_a_link_that_leads_nowhere_is_found(name):
 
 def test_links_that_lead_somewhere_are_no_problem():
     text = (
-        "# One\n[a](docs/glossary.md#older-uses) [b](docs/decisions) [c](#one)\n"
+        "# One\n[a](docs/reference/limits.md#stores) [b](docs/decisions) [c](#one)\n"
         f"[d](Makefile#L3-L5) [e](https://example.org/{NONE}) [f]({PROJECT}/tree/main/docs)\n"
         f"`[h](docs/{NONE})` [i](docs/reference/cli.md#what-the-site-knows)\n"
         f"```text\n[j](docs/{NONE})\n```\n"

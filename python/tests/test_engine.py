@@ -94,7 +94,7 @@ def close(found, wanted):
 def eager(model, store, ids, seed, fanouts=FANOUTS):
     """What the model gives in PyG for the distinct `ids`, on all of the batch."""
     unique = list(dict.fromkeys(ids))
-    batch = ng.NeighborSampler(store, fanouts, seed=0).sample(np.array(unique), stream=seed)
+    batch = ng.NumpySampler(store, fanouts, seed=0).sample(np.array(unique), stream=seed)
     given = [torch.from_numpy(batch.features("x")), torch.from_numpy(batch.edge_index())]
     if isinstance(model, WithAttributes):
         given.append(torch.from_numpy(batch.edge_features("edge_attr")))
@@ -117,7 +117,7 @@ def test_answers_are_those_of_pyg_on_the_batch_that_is_sampled(name, prepare, ho
 def test_a_model_that_norms_by_degrees_gets_those_of_the_whole_graph(homo, tmp_path):
     torch.manual_seed(2)
     model, unique = ng.nn.GCN(6, 8, 5).eval(), list(dict.fromkeys(IDS))
-    batch = ng.NeighborSampler(homo, FANOUTS, seed=0).sample(np.array(unique), stream=3)
+    batch = ng.NumpySampler(homo, FANOUTS, seed=0).sample(np.array(unique), stream=3)
     degrees = ng.nn.InDegrees(homo)(torch.from_numpy(np.array(batch.nodes(), dtype=np.int64)))
     example = (torch.from_numpy(batch.features("x")), torch.from_numpy(batch.edge_index()), degrees)
     ng.export(model, example, tmp_path / "gcn", fanouts=FANOUTS)
@@ -146,7 +146,7 @@ def test_types_of_nodes_come_by_name(hetero, models):
         assert engine.node_type == "paper"
         found = engine.run(ids, seed=2)
         draws = engine.metadata["fanouts"]
-        batch = ng.NeighborSampler(hetero, draws, seed=0).sample(("paper", [3, 100]), stream=2)
+        batch = ng.NumpySampler(hetero, draws, seed=0).sample(("paper", [3, 100]), stream=2)
         x = {t: torch.from_numpy(batch.features("x", t)).float() for t in ("paper", "author")}
         triples = [("paper", "cites", "paper"), ("author", "writes", "paper")]
         edges = {triple: torch.from_numpy(batch.edge_index(triple)) for triple in triples}
@@ -176,7 +176,7 @@ def test_pairs_are_scored_by_dot_product_or_by_the_decoder(homo, models, tmp_pat
     example = (torch.randn(9, 6), torch.randint(9, (2, 20)), torch.randint(9, (2, 5)))
     ng.export(decoder, example, tmp_path / "decoder", fanouts=[4])
     with ng.Engine(homo, tmp_path / "decoder") as engine:
-        batch = ng.NeighborSampler(homo, [4], seed=0).sample(np.array(unique), stream=1)
+        batch = ng.NumpySampler(homo, [4], seed=0).sample(np.array(unique), stream=1)
         x, edge_index = map(torch.from_numpy, (batch.features("x"), batch.edge_index()))
         close(engine.scores(pairs, seed=1), decoder(x, edge_index, torch.from_numpy(local)))
         assert engine.scores(np.zeros((2, 0), np.int64)).shape == (0,)
@@ -285,8 +285,8 @@ def test_a_newer_commit_is_seen_after_refresh(memory, models, tmp_path):
         engine.wait_until_ready(60)
         before = engine.run(IDS, seed=1)
         assert not engine.refresh()
-        with store.write() as batch:
-            batch.update_features("node", np.array([7]), "x", np.ones((1, 6), np.float32))
+        with store.write() as tx:
+            tx.update_features("node", np.array([7]), "x", np.ones((1, 6), np.float32))
         store.checkpoint()
         assert engine.run(IDS, seed=1).tobytes() == before.tobytes()
         assert engine.refresh()

@@ -187,7 +187,7 @@ def test_every_random_part_is_as_likely(store):
 
 def test_every_choice_of_clusters_is_as_likely(store):
     seed = 5
-    loader = ng.ClusterLoader(store, 5, batch_size=2, shuffle=True, seed=seed)
+    loader = ng.ClusterGCNLoader(store, 5, batch_size=2, shuffle=True, seed=seed)
     found = Counter(frozenset(nodes) for nodes in first_batches(loader, 1500))
     chances = alike([frozenset(pair) for pair in itertools.combinations(range(5), 2)])
     report("clusters of a batch", seed, [p_value(found, chances)])

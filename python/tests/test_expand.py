@@ -95,9 +95,9 @@ def test_copies_of_deleted_nodes_are_in_no_split(tmp_path):
     import_graph(tmp_path / "a.npz", tmp_path / "a.ng", split=(60, 20, 20), reverse=True)
     with ng.open(tmp_path / "a.ng", memory="64MB") as store:
         gone = store.split("train")[:5]
-        with store.write() as batch:
+        with store.write() as tx:
             for node in gone.tolist():
-                batch.delete_node(None, node)
+                tx.delete_node(None, node)
         expand(store, tmp_path / "b.ng", seed=SEED)
         with ng.open(tmp_path / "b.ng", memory="64MB") as wide:
             copies = wide.split("train") // SEED.num_nodes

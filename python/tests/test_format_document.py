@@ -25,8 +25,8 @@ from update_model import CITES, KNOWS, WRITES, make_store
 import neargraph as ng
 from neargraph.cli.app import main
 from neargraph.importers import import_graph
-from neargraph.loader.options import ReadOptions
 from neargraph.loader.pipeline import Pipeline
+from neargraph.loader.reading import Reading
 from neargraph.loader.seeds import SeedPlan, resolve_input_nodes
 
 HERE = Path(__file__).parent
@@ -99,9 +99,9 @@ def test_positions_numbers_of_sources_and_orders_are_those_of_the_document():
     found = [draw.source_number(seed, group, node_type, node) for node in nodes]
     assert found == hexadecimal(sources[2])
     for _, given, order in rows(section("Seeds of a batch"), "what"):
-        length, seed, train_epoch = numbers(given)
+        length, seed, epoch = numbers(given)
         wanted = numbers(order)
-        found = [draw.seed_order(length, seed, train_epoch, p) for p in range(len(wanted))]
+        found = [draw.seed_order(length, seed, epoch, p) for p in range(len(wanted))]
         assert found == wanted
 
 
@@ -124,7 +124,7 @@ def worked_settings() -> dict[str, int]:
         "batch_size": "in batches of ",
         "seed": "shuffled with seed ",
         "batch": "This is batch ",
-        "train_epoch": "of train epoch ",
+        "epoch": "of epoch ",
         "fanout": "fanouts are ",
     }
     return {name: numbers(text[text.index(word) :])[0] for name, word in words.items()}
@@ -141,7 +141,7 @@ def test_the_reader_makes_the_worked_batch_from_seed_to_edges():
     )
     inputs, size = list(range(given["nodes"])), given["batch_size"]
     plan = draw.Plan(inputs=inputs, batch_size=size, shuffle=True, seed=given["seed"])
-    epoch, number = given["train_epoch"], given["batch"]
+    epoch, number = given["epoch"], given["batch"]
     stream = plan.stream(epoch, number)
     how = draw.Sampling(fanouts=[[given["fanout"]] * 2], seed=given["seed"])
     (nodes,), (found,) = draw.sample(store, {0: plan.seeds(epoch, number)}, stream, how)
@@ -170,7 +170,7 @@ def test_the_reader_makes_the_worked_batch_from_seed_to_edges():
         assert [list_of[p].edge_id for p in numbers(positions)] == numbers(ids)
 
 
-@pytest.mark.parametrize("reading", ["direct", "auto"])
+@pytest.mark.parametrize("reading", ["on_demand", "auto"])
 def test_neargraph_makes_the_worked_batch_from_the_edges_of_the_document(tmp_path, reading):
     edges, wanted = worked_example()
     given = worked_settings()
@@ -178,8 +178,8 @@ def test_neargraph_makes_the_worked_batch_from_the_edges_of_the_document(tmp_pat
     nodes = Nodes(given["nodes"], {"x": np.eye(given["nodes"], dtype=np.float32)})
     graph = Graph({"node": nodes}, {("node", "to", "node"): Edges(sources, destinations)})
     with ng.open(graph.write(tmp_path / "worked.ng"), memory="64MB") as store:
-        sampler = ng.NeighborSampler(store, [given["fanout"]] * 2, seed=given["seed"])
-        epoch = {"train_epoch": given["train_epoch"], "reading": reading}
+        sampler = ng.NumpySampler(store, [given["fanout"]] * 2, seed=given["seed"])
+        epoch = {"epoch": given["epoch"], "reading": reading}
         batches = list(sampler.batches(None, given["batch_size"], shuffle=True, **epoch))
         batch = batches[given["batch"]]
         assert batch.nodes().tolist() == wanted["n_id"]
@@ -281,7 +281,7 @@ def compare_samples(store: Any, reader: Store, random: Any, hops: int = 3, most:
             fanouts = np.where(has_weight, fanouts, np.minimum(fanouts, 0))
         by_type = {t.triple: fanouts[t.index].tolist() for t in schema.edge_types}
         seed, stream = (int(random.integers(0, 2**64, dtype=np.uint64)) for _ in range(2))
-        sampler = ng.NeighborSampler(store, by_type, seed=seed, attrs=[], **options)
+        sampler = ng.NumpySampler(store, by_type, seed=seed, attrs=[], **options)
         sampling = draw.Sampling(fanouts=fanouts.tolist(), seed=seed, **how)
         seeds = {}
         for owner in schema.node_types:
@@ -301,9 +301,9 @@ def compare_samples(store: Any, reader: Store, random: Any, hops: int = 3, most:
 def change(store: "ng.Store", random: Any, batches: int) -> None:
     """Random updates of every kind."""
     for _ in range(batches):
-        with store.write() as batch:
+        with store.write() as tx:
             for _ in range(int(random.integers(1, 25))):
-                _change_once(store, batch, random)
+                _change_once(store, tx, random)
 
 
 def _change_once(store: Any, batch: Any, random: Any) -> None:
@@ -388,8 +388,8 @@ def test_the_reader_reads_long_lists_wide_rows_and_pages_of_all_sizes(tmp_path):
             compare_samples(store, reader, random, hops=2, most=4)
             for step in range(30):
                 times, weights = random.integers(-5, 5, 1000), np.zeros(1000)
-                with store.write() as batch:
-                    batch.add_edges(None, [step] * 1000, [3, 5] * 500, times=times, weights=weights)
+                with store.write() as tx:
+                    tx.add_edges(None, [step] * 1000, [3, 5] * 500, times=times, weights=weights)
                 if step % 10 == 9:
                     store.checkpoint()
                     compare_store(Store(path), store.snapshot(), nodes_max=50)
@@ -486,14 +486,14 @@ def test_batches_of_a_split_are_those_of_the_document_on_every_rank(homo_path, h
     )
     inputs = [n for n in range(reader.nodes[0].ids) if reader.stored("node", 0, splits, n) == b"\1"]
     for options, how in METHODS:
-        sampler = ng.NeighborSampler(homo, [4, 3], seed=9, attrs=[], **options)
+        sampler = ng.NumpySampler(homo, [4, 3], seed=9, attrs=[], **options)
         sampling = draw.Sampling(fanouts=[[4, 3]], seed=9, **how)
         for rank in range(2):
-            given = {"batch_size": 14, "shuffle": True, "seed": 9, "rank": rank, "world_size": 2}
+            given = {"batch_size": 14, "shuffle": True, "seed": 9, "ranks": (rank, 2)}
             plan = SeedPlan(num_seeds=len(inputs), pad=True, **given)
             wanted = draw.Plan(inputs=inputs, pad=True, **given)
             chosen = resolve_input_nodes(homo, "train")
-            pipeline = Pipeline(sampler, chosen, plan, ReadOptions(), goes_on=False)
+            pipeline = Pipeline(sampler, chosen, plan, Reading(), goes_on=False)
             for number, batch in enumerate(pipeline.run(3)):
                 seeds = wanted.seeds(3, number)
                 found = draw.sample(reader, {0: seeds}, wanted.stream(3, number), sampling)
@@ -533,7 +533,7 @@ def test_compiled_epochs_are_what_the_document_says(tmp_path):
     }
     path = Graph(owners, edges).write(tmp_path / "g.ng")
     fanouts = [3, 2]
-    files = compile_epochs(path, 2, "--fanouts", "3,2", "--batch", "50", "--seed", "11")
+    files = compile_epochs(path, 2, "--fanouts", "3,2", "--batch-size", "50", "--seed", "11")
     assert [file.name.split(".")[1] for file in files] == ["0000", "0001"]
     reader = Store(path)
     inputs = np.flatnonzero(split).tolist()
@@ -542,7 +542,7 @@ def test_compiled_epochs_are_what_the_document_says(tmp_path):
     cold = 0
     for number, file in enumerate(files):
         epoch = Epoch(file)
-        assert (epoch.train_epoch, epoch.num_batches) == (number, plan.steps)
+        assert (epoch.epoch, epoch.num_batches) == (number, plan.steps)
         wanted = {"seed": "11", "batch_size": "50", "shuffle": "by seed 11", "rank": "0 of 1"}
         wanted |= {"store": f"{reader.fingerprint:016x}", "batches": str(plan.steps)}
         assert {name: epoch.key[name] for name in wanted} == wanted

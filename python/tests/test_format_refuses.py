@@ -37,8 +37,8 @@ def wide_pages(path: Path) -> Path:
     ends = random.integers(0, 3000, (2, 20_000))
     edges = {("node", "to", "node"): Edges(*ends.copy(), edge_ids=False)}
     Graph({"node": Nodes(3000)}, edges).write(path, page_bytes=16384)
-    with ng.open(path, memory="32MB") as store, store.write() as batch:
-        batch.add_edge(None, 1, 2)
+    with ng.open(path, memory="32MB") as store, store.write() as tx:
+        tx.add_edge(None, 1, 2)
     return path
 
 
@@ -275,7 +275,7 @@ def _wrong_hot_checksum(epoch: EpochBytes) -> None:
 def _without_hot_rows(epoch: EpochBytes) -> None:
     """Says that it is the second epoch of its set, whose file has no hot rows."""
     text = json.loads(epoch.data[32 : epoch.text_end])
-    epoch.set_text(json.dumps({**text, "train_epoch": 1, "epochs": 2}).encode())
+    epoch.set_text(json.dumps({**text, "epoch": 1, "epochs": 2}).encode())
     shift = epoch.record - epoch.hot
     for entry in range(epoch.index, epoch.index + 24 * epoch.batches, 24):
         (offset,) = struct.unpack_from("<Q", epoch.data, entry)
@@ -358,15 +358,15 @@ def epoch(tmp_path_factory) -> tuple[Path, Path]:
     ends = random.integers(0, 9001, (2, 20_000))
     nodes = Nodes(9001, {"x": rows, "split_0": split})
     Graph({"node": nodes}, {("node", "to", "node"): Edges(*ends.copy())}).write(path)
-    [file] = compile_epochs(path, 1, "--fanouts", "3,2", "--batch", "20", "--seed", "1")
+    [file] = compile_epochs(path, 1, "--fanouts", "3,2", "--batch-size", "20", "--seed", "1")
     return path, file
 
 
 def replay(path: Path) -> int:
     """Replays the epoch with neargraph."""
     with ng.open(path, memory="64MB") as store:
-        sampler = ng.NeighborSampler(store, [3, 2], seed=1)
-        batches = sampler.batches("train", 20, shuffle=True, compiled=True)
+        sampler = ng.NumpySampler(store, [3, 2], seed=1)
+        batches = sampler.batches("train", 20, shuffle=True, reading="compiled")
         return sum(batch.num_seeds for batch in batches)
 
 

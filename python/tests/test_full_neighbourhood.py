@@ -13,7 +13,7 @@ import neargraph as ng
 def test_every_expanded_node_has_all_its_in_edges_in_order(homo_path, homo_graph, data, hops):
     seeds = data.draw(st.lists(st.integers(0, 299), min_size=1, max_size=6, unique=True))
     with ng.open(homo_path, memory="64MB") as store:
-        batch = ng.NeighborSampler(store, [-1] * hops).sample(seeds)
+        batch = ng.NumpySampler(store, [-1] * hops).sample(seeds)
         nodes, (_, col), ids = batch.nodes(), batch.edge_index(), batch.edge_ids()
         expanded = sum(batch.num_sampled_nodes()[:-1])
         for local, node in enumerate(nodes.tolist()):
@@ -29,7 +29,7 @@ def test_nodes_are_those_within_k_hops_numbered_by_hop(homo, homo_graph):
     edge_index = torch.from_numpy(np.stack([edges.sources, edges.destinations]))
     seeds = [7, 40, 299]
     for hops in (1, 2, 3):
-        batch = ng.NeighborSampler(homo, [-1] * hops).sample(seeds)
+        batch = ng.NumpySampler(homo, [-1] * hops).sample(seeds)
         for k in range(hops + 1):
             within = utils.k_hop_subgraph(seeds, k, edge_index, num_nodes=300)[0]
             count = sum(batch.num_sampled_nodes()[: k + 1])

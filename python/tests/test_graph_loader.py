@@ -183,7 +183,12 @@ def test_an_epoch_has_every_graph_once_and_the_next_another_order(raw, store):
 def test_state_reading_and_processes(store, graphs):
     how = {"batch_size": 2, "graphs": graphs, "shuffle": True, "seed": 2}
     expected = epoch_of(ng.GraphLoader(store, **how))
-    for more in ({"reading": "scan"}, {"reading": "window"}, {"num_workers": 2}, {"threads": 1}):
+    for more in (
+        {"reading": "scan"},
+        {"reading": "window"},
+        {"num_workers": 2},
+        {"reading": ng.Reading(threads=1)},
+    ):
         assert epoch_of(ng.GraphLoader(store, **how, **more)) == expected, more
     loader = ng.GraphLoader(store, **how)
     passes = iter(loader)
@@ -231,7 +236,7 @@ def test_graphs_that_fill_a_batch_of_ranks_are_counted(raw, store):
     for chosen, size in (([0], 4), (None, 4), (None, 6)):
         seen, repeats = [], 0
         for rank in range(2):
-            for batch in ng.GraphLoader(store, size, graphs=chosen, rank=rank, world_size=2):
+            for batch in ng.GraphLoader(store, size, graphs=chosen, ranks=(rank, 2)):
                 check(batch, Batch.from_data_list([raw[0][at] for at in batch.graph_id]))
                 padding = batch.num_padding if "num_padding" in batch else 0
                 seen += batch.graph_id[: len(batch.graph_id) - padding].tolist()
@@ -257,9 +262,9 @@ def test_deleted_nodes_are_in_no_batch(tmp_path):
     )
     ng.from_pyg(data, tmp_path / "g.ng", reverse=True)
     with ng.open(tmp_path / "g.ng", memory="64MB") as store:
-        with store.write() as batch:
+        with store.write() as tx:
             for node in (2, 5):
-                batch.delete_node(None, node)
+                tx.delete_node(None, node)
         loader = ng.GraphLoader(store, 2)
         assert loader.num_graphs == 2
         for more in ({}, {"num_workers": 1}, {"graphs": [0, 1]}):

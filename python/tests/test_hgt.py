@@ -123,7 +123,12 @@ def test_state_reading_and_processes(shop_path, memory):
             make(store, (5, 6), shuffle=True, seed=2).load_state_dict(loader.state_dict())
     with ng.open(shop_path, memory=memory) as store:
         workers = [{"num_workers": 2}] if memory == "200MB" else []
-        for more in ({"reading": "scan"}, {"reading": "direct"}, {"threads": 1}, *workers):
+        for more in (
+            {"reading": "scan"},
+            {"reading": "on_demand"},
+            {"reading": ng.Reading(threads=1)},
+            *workers,
+        ):
             assert epoch_of(make(store, shuffle=True, seed=2, **more)) == expected, more
 
 
@@ -147,7 +152,7 @@ def test_an_input_id_is_given_back(shop_store):
         ({"num_samples": ["a"]}, "num_samples holds counts from 0 on, got 'a'"),
         ({"input_id": [1]}, "input_id"),
         ({"replace": True}, "replace"),
-        ({"layout": "direct"}, "layout"),
+        ({"reading": "direct_layout"}, "layout"),
     ],
     ids=str,
 )

@@ -17,8 +17,8 @@ import sys
 import neargraph as ng
 store = ng.open(sys.argv[1], memory="64MB")
 for line in sys.stdin:
-    with store.write() as batch:
-        batch.add_node()
+    with store.write() as tx:
+        tx.add_node()
     print("acknowledged", flush=True)
 store.close()
 """
@@ -55,13 +55,13 @@ def num_nodes(path):
 @pytest.mark.parametrize("replace", [from_file, from_pyg])
 def test_a_writer_in_this_process_is_not_replaced(path, replace):
     with ng.open(path, memory="64MB") as store:
-        with store.write() as batch:
-            batch.add_node()
+        with store.write() as tx:
+            tx.add_node()
         with pytest.raises(ng.StoreBusy, match=r"g\.ng is not replaced.*another name") as busy:
             replace(path)
         assert busy.value.remedies == [{"name": "ReplaceLater"}]
-        with store.write() as batch:
-            batch.add_node()
+        with store.write() as tx:
+            tx.add_node()
     assert num_nodes(path) == 8
     replace(path)
     assert num_nodes(path) == 6
@@ -89,8 +89,8 @@ def test_a_writer_in_another_process_is_not_replaced(path, replace):
 def test_the_command_says_what_to_do_and_estimates_all_the_same(path, capsys):
     command = ["import", str(edges(path.parent)), "--out", str(path), "--overwrite"]
     with ng.open(path, memory="64MB") as store:
-        with store.write() as batch:
-            batch.add_node()
+        with store.write() as tx:
+            tx.add_node()
         with pytest.raises(SystemExit) as refused:
             main(command)
         assert refused.value.code == 2
@@ -107,8 +107,8 @@ def test_the_command_says_what_to_do_and_estimates_all_the_same(path, capsys):
 @pytest.mark.parametrize("replace", [from_file, from_pyg])
 def test_a_handle_from_before_reads_on_and_says_that_the_store_was_replaced(path, replace):
     with ng.open(path, memory="64MB") as store:
-        with store.write() as batch:
-            batch.add_node()
+        with store.write() as tx:
+            tx.add_node()
         store.close()
     with ng.open(path, memory="64MB") as store:
         replace(path)
@@ -116,5 +116,5 @@ def test_a_handle_from_before_reads_on_and_says_that_the_store_was_replaced(path
         replaced = pytest.raises(ng.UnsupportedArgument, match="was replaced since it was opened")
         with replaced, store.write():
             pass
-    with ng.open(path, memory="64MB") as store, store.write() as batch:
-        assert batch.add_node() == 6
+    with ng.open(path, memory="64MB") as store, store.write() as tx:
+        assert tx.add_node() == 6

@@ -59,7 +59,7 @@ def test_a_tu_set_becomes_one_block_diagonal_graph(name, tmp_path):
 def test_a_sample_never_leaves_its_graph(tmp_path):
     import_graph(data("molecules", "bbbp_graphs.npz"), tmp_path / "g.ng")
     with ng.open(tmp_path / "g.ng", memory="64MB") as store:
-        sampler = ng.NeighborSampler(store, [-1, -1, -1], attrs=["graph_id"])
+        sampler = ng.NumpySampler(store, [-1, -1, -1], attrs=["graph_id"])
         for batch in sampler.batches(np.arange(0, 49_068, 97), 64):
             row, column = batch.edge_index()
             graph = batch.features("graph_id")

@@ -12,7 +12,7 @@ def content(batch):
 
 def test_a_fanout_is_what_nodes_take_on_average_and_lists_below_it_come_whole(homo, homo_graph):
     triple = ("node", "to", "node")
-    sampler = ng.NeighborSampler(homo, [4], seed=9, method="labor", attrs=[])
+    sampler = ng.NumpySampler(homo, [4], seed=9, method="labor", attrs=[])
     degrees = np.array([len(homo_graph.in_edges(triple, node)) for node in range(100)])
     taken = np.zeros(100)
     for stream in range(300):
@@ -26,20 +26,25 @@ def test_a_fanout_is_what_nodes_take_on_average_and_lists_below_it_come_whole(ho
 
 def test_batches_are_the_same_whatever_the_threads_and_the_reading(homo):
     def run(**options):
-        sampler = ng.NeighborSampler(homo, [5, 3], seed=5, method="labor", dependent_batches=2)
+        sampler = ng.NumpySampler(homo, [5, 3], seed=5, method="labor", dependent_batches=2)
         return [content(b) for b in sampler.batches(None, 32, shuffle=True, **options)]
 
-    reference = run(reading="direct")
+    reference = run(reading="on_demand")
     assert len(reference) == 10
-    for options in ({"threads": 1}, {"threads": 4}, {"reading": "scan"}, {"reading": "window"}):
+    for options in (
+        {"reading": ng.Reading(threads=1)},
+        {"reading": ng.Reading(threads=4)},
+        {"reading": "scan"},
+        {"reading": "window"},
+    ):
         assert run(**options) == reference
-    uniform = ng.NeighborSampler(homo, [5, 3], seed=5)
+    uniform = ng.NumpySampler(homo, [5, 3], seed=5)
     assert [content(b) for b in uniform.batches(None, 32, shuffle=True)] != reference
 
 
 def test_dependent_batches_choose_alike(homo):
     def run(dependent):
-        sampler = ng.NeighborSampler(homo, [3, 3], method="labor", dependent_batches=dependent)
+        sampler = ng.NumpySampler(homo, [3, 3], method="labor", dependent_batches=dependent)
         return [content(sampler.sample(np.arange(80), stream=stream)) for stream in range(6)]
 
     three, one = run(3), run(1)
@@ -52,7 +57,7 @@ def test_a_batch_has_fewer_nodes_than_a_uniform_one(homo):
     seeds = np.arange(150)
 
     def nodes(**options):
-        sampler = ng.NeighborSampler(homo, [3, 3], attrs=[], **options)
+        sampler = ng.NumpySampler(homo, [3, 3], attrs=[], **options)
         return sum(len(sampler.sample(seeds, stream=s).nodes()) for s in range(20))
 
     assert nodes(method="labor") < nodes()
@@ -65,9 +70,9 @@ def test_what_makes_no_sense_is_refused(homo):
         ({"dependent_batches": 4}, "is for method='labor'"),
     ]:
         with pytest.raises(ng.UnsupportedArgument, match=error):
-            ng.NeighborSampler(homo, [3], **options)
+            ng.NumpySampler(homo, [3], **options)
     with pytest.raises(ValueError, match="dependent_batches"):
-        ng.NeighborSampler(homo, [3], method="labor", dependent_batches=0)
+        ng.NumpySampler(homo, [3], method="labor", dependent_batches=0)
 
 
 def test_a_loader_takes_it_and_its_state_tells_it(homo):
@@ -77,7 +82,7 @@ def test_a_loader_takes_it_and_its_state_tells_it(homo):
         return ng.NeighborLoader(homo, [4, 3], "train", batch_size=16, seed=3, **options)
 
     labor = loader(method="labor", dependent_batches=2)
-    sampler = ng.NeighborSampler(homo, [4, 3], seed=3, method="labor", dependent_batches=2)
+    sampler = ng.NumpySampler(homo, [4, 3], seed=3, method="labor", dependent_batches=2)
     for batch, plain in zip(labor, sampler.batches("train", 16), strict=True):
         assert np.array_equal(batch.n_id.numpy(), plain.nodes())
     with pytest.raises(ng.StateMismatch, match="method"):

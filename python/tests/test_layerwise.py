@@ -275,8 +275,8 @@ def test_results_become_a_tensor_of_the_store_with_the_bytes_of_the_file(gat, re
 
         def meanwhile(*_):
             if not added:
-                with opened.write() as batch:
-                    added.append(batch.add_node())
+                with opened.write() as tx:
+                    added.append(tx.add_node())
 
         with ng.Inference(opened, path) as inference:
             result = inference.run("later", progress=meanwhile)
@@ -346,8 +346,8 @@ def test_what_is_left_of_another_model_or_snapshot_is_never_used(gat, exported, 
     copied = shutil.copytree(store, tmp_path / "copy.ng")
     with small(copied, path) as inference, pytest.raises(KeyboardInterrupt):
         inference.run(folder=work, progress=stop_after(30))
-    with ng.open(copied) as changed, changed.write() as batch:
-        batch.update_features(None, [3], "x", np.ones((1, WIDTH), np.float32))
+    with ng.open(copied) as changed, changed.write() as tx:
+        tx.update_features(None, [3], "x", np.ones((1, WIDTH), np.float32))
     with small(copied, path) as inference:
         result = inference.run(folder=work)
     assert result.begun[0] == "anew"

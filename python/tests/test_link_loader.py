@@ -286,7 +286,7 @@ def how_links(**more):
     }
 
 
-@pytest.mark.parametrize("reading", ["direct", "scan", "window", "distribute"])
+@pytest.mark.parametrize("reading", ["on_demand", "scan", "window", "distribute"])
 @pytest.mark.parametrize("memory", ["16MB", "200MB"])
 def test_every_way_of_reading_gives_the_same_batches(homo_path, reading, memory):
     with ng.open(homo_path, memory="64MB") as store:
@@ -472,8 +472,8 @@ def test_links_whose_other_direction_has_no_times_are_refused(tmp_path):
         ({"neg_sampling_ratio": -1.0}, "-1"),
         ({"neg_sampling": NegativeSampling("binary", 1, torch.ones(300))}, "src_weight"),
         ({"input_nodes": [1]}, "input_nodes"),
-        ({"layout": "direct"}, "layout"),
-        ({"compiled": True}, "compiled"),
+        ({"reading": "direct_layout"}, "layout"),
+        ({"reading": "compiled"}, "compiled"),
     ],
     ids=lambda given: str(given)[:50],
 )
@@ -523,8 +523,7 @@ def test_ranks_draw_negative_links_of_their_own(tmp_path, mode):
                 *(store, [2], edges),
                 neg_sampling=mode,
                 batch_size=64,
-                rank=rank,
-                world_size=ranks,
+                ranks=(rank, ranks),
                 **more,
             )
             found = []

@@ -344,13 +344,13 @@ def wrapped(one, _):
         assert sum(map(check_rows, pyg.PrefetchLoader(loader))) > 60
 
 
-@cell("ClusterData, ClusterLoader", "refused: use neargraph.ClusterLoader")
+@cell("ClusterData, ClusterGCNLoader", "refused: use neargraph.ClusterGCNLoader")
 def cluster(one, _):
-    with pytest.raises(AttributeError, match="ClusterLoader"):
+    with pytest.raises(AttributeError, match="ClusterGCNLoader"):
         pyg.ClusterData(one, 4)
-    with pytest.raises(TypeError, match="ClusterLoader"):
-        pyg.ClusterLoader(one)
-    assert len(list(ng.ClusterLoader(one, 4))) == 4
+    with pytest.raises(TypeError, match="ClusterGCNLoader"):
+        pyg.ClusterGCNLoader(one)
+    assert len(list(ng.ClusterGCNLoader(one, 4))) == 4
 
 
 @cell("GraphSAINT samplers", "refused: use neargraph.GraphSAINTNodeSampler and the others")
@@ -377,11 +377,11 @@ def random_node(one, _):
     assert len(list(ng.RandomNodeLoader(one, 3))) == 3
 
 
-@cell("NeighborSampler (old)", "refused: use neargraph.NeighborLoader")
+@cell("NumpySampler (old)", "refused: use neargraph.NeighborLoader")
 def old_sampler(one, _):
     for data in (one, one.snapshot()):
-        with pytest.raises(AttributeError, match=r"neargraph\.NeighborLoader.*old NeighborSampler"):
-            pyg.NeighborSampler(data, sizes=[2], batch_size=4)
+        with pytest.raises(AttributeError, match=r"neargraph\.NeighborLoader.*old NumpySampler"):
+            pyg.NumpySampler(data, sizes=[2], batch_size=4)
         assert not hasattr(data, "to")
 
 

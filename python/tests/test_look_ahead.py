@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import neargraph as ng
-from neargraph.loader.options import READINGS, ReadOptions
 from neargraph.loader.pipeline import Pipeline
+from neargraph.loader.reading import ROW_READINGS, Reading
 from neargraph.loader.seeds import SeedPlan, resolve_input_nodes
 
 NODES = 30_000
@@ -43,16 +43,16 @@ def _same(one, other):
     return all(np.array_equal(a, b) for a, b in zip(_arrays(one), _arrays(other), strict=True))
 
 
-@pytest.mark.parametrize("reading", READINGS)
+@pytest.mark.parametrize("reading", ROW_READINGS)
 def test_every_reading_gives_the_same_batches(path, reading):
     with ng.open(path, memory="1GB") as large:
-        plain = ng.NeighborSampler(large, [5, 4], seed=3)
-        batches = plain.batches("train", 128, shuffle=True, reading="direct", train_epoch=2)
+        plain = ng.NumpySampler(large, [5, 4], seed=3)
+        batches = plain.batches("train", 128, shuffle=True, reading="on_demand", epoch=2)
         expected = [tuple(map(np.copy, _arrays(batch))) for batch in batches]
     with ng.open(path, memory="96MB") as store:
-        sampler = ng.NeighborSampler(store, [5, 4], seed=3, check_rows=True)
+        sampler = ng.NumpySampler(store, [5, 4], seed=3, check_rows=True)
         count = 0
-        ahead = sampler.batches("train", 128, shuffle=True, reading=reading, train_epoch=2)
+        ahead = sampler.batches("train", 128, shuffle=True, reading=reading, epoch=2)
         for batch, wanted in zip(ahead, expected, strict=True):
             assert all(np.array_equal(a, b) for a, b in zip(_arrays(batch), wanted, strict=True))
             del batch
@@ -73,7 +73,7 @@ def test_rows_that_are_stored_without_zeros_get_their_memory(reading, tmp_path):
     ng.from_pyg(pyg.Data(edge_index=edges, x=words, dense=dense), tmp_path / "g.ng")
     seeds = np.arange(1_500)
     with ng.open(tmp_path / "g.ng", memory="112MB") as store:
-        sampler = ng.NeighborSampler(store, [5, 4], seed=3)
+        sampler = ng.NumpySampler(store, [5, 4], seed=3)
         # A batch of them takes some 10 MB with its zeros, and three are there at a time.
         for batch in sampler.batches(seeds, 128, reading=reading):
             rows = batch.features("x")
@@ -83,10 +83,10 @@ def test_rows_that_are_stored_without_zeros_get_their_memory(reading, tmp_path):
 
 def test_what_was_chosen_can_be_asked_while_the_first_batch_is_awaited(path):
     with ng.open(path, memory="96MB") as store:
-        sampler = ng.NeighborSampler(store, [5, 4], seed=3)
+        sampler = ng.NumpySampler(store, [5, 4], seed=3)
         inputs = resolve_input_nodes(sampler.snapshot, "train")
         plan = SeedPlan(num_seeds=len(inputs), batch_size=128, shuffle=True, seed=3)
-        options = ReadOptions(reading="scan")
+        options = Reading("scan")
         pipeline = Pipeline(sampler, inputs, plan, options, goes_on=False)
         stop = threading.Event()
         asked = []
@@ -120,12 +120,14 @@ def test_a_loader_goes_on_into_the_next_epoch_and_gives_way_to_another(path, rea
         return len(one) == len(other) and all(map(np.array_equal, one, other))
 
     with ng.open(path, memory="1GB") as large:
-        plain = ng.NeighborLoader(large, reading="direct", shuffle=True, **options)
+        plain = ng.NeighborLoader(large, reading="on_demand", shuffle=True, **options)
         expected = [ids(plain) for _ in range(3)]
-        val = ids(ng.NeighborLoader(large, reading="direct", **options))
+        val = ids(ng.NeighborLoader(large, reading="on_demand", **options))
     with ng.open(path, memory="96MB") as store:
-        ahead = {"reading": reading, "two_phase": phases == 2}
-        train = ng.NeighborLoader(store, shuffle=True, check_rows=True, **ahead, **options)
+        ahead = {"reading": ng.Reading(reading, two_phase=phases == 2)}
+        train = ng.NeighborLoader(
+            store, shuffle=True, reading=ng.Reading(check_rows=True), **ahead, **options
+        )
         other = ng.NeighborLoader(store, reading=reading, **options)
         for epoch in range(3):
             assert equal(ids(train), expected[epoch])
@@ -158,16 +160,16 @@ def test_a_resumed_epoch_goes_on_where_it_stood(path):
 
 def test_an_unknown_reading_is_named(path):
     with ng.open(path, memory="96MB") as store:
-        sampler = ng.NeighborSampler(store, [2])
+        sampler = ng.NumpySampler(store, [2])
         with pytest.raises(ValueError, match="carousel"):
             sampler.batches("train", 8, reading="carousel")
 
 
 def test_memory_that_is_too_small_to_look_ahead_is_named_or_done_without(path):
     with ng.open(path, memory="1GB") as large:
-        expected = [b.nodes().copy() for b in ng.NeighborSampler(large, [5]).batches("train", 512)]
+        expected = [b.nodes().copy() for b in ng.NumpySampler(large, [5]).batches("train", 512)]
     with ng.open(path, memory="24MB") as store:
-        sampler = ng.NeighborSampler(store, [5])
+        sampler = ng.NumpySampler(store, [5])
         with pytest.raises(ng.exceptions.BudgetTooSmall, match="look ahead"):
             next(sampler.batches("train", 512, reading="scan"))
         with pytest.warns(UserWarning, match=r"one by one.*raise memory= to at least \d") as heard:
@@ -185,7 +187,7 @@ def test_a_pass_in_the_midst_of_an_epoch_gets_its_memory_and_gives_it_back(path)
         return [batch.n_id.numpy().copy() for batch in batches]
 
     with ng.open(path, memory="1GB") as large:
-        plain = {"reading": "direct", **options}
+        plain = {"reading": "on_demand", **options}
         expected = ids(ng.NeighborLoader(large, shuffle=True, batch_size=128, **plain))
         val = {size: ids(ng.NeighborLoader(large, batch_size=size, **plain)) for size in (128, 700)}
     with ng.open(path, memory="96MB") as store:
@@ -193,7 +195,7 @@ def test_a_pass_in_the_midst_of_an_epoch_gets_its_memory_and_gives_it_back(path)
         train = ng.NeighborLoader(store, **ahead, **options)
         found = []
         # The second of these reads batch by batch.
-        others = {5: (128, "window"), 9: (700, "direct")}
+        others = {5: (128, "window"), 9: (700, "on_demand")}
         for number, batch in enumerate(train):
             assert train.chosen() is not None, number
             found.append(batch.n_id.numpy().copy())
@@ -210,11 +212,11 @@ def test_a_pass_in_the_midst_of_an_epoch_gets_its_memory_and_gives_it_back(path)
 @pytest.mark.parametrize("reading", ["window", "scan"])
 def test_two_passes_side_by_side_share_the_memory(path, reading):
     with ng.open(path, memory="1GB") as large:
-        plain = ng.NeighborSampler(large, [5, 4], seed=3)
-        batches = plain.batches("train", 128, reading="direct")
+        plain = ng.NumpySampler(large, [5, 4], seed=3)
+        batches = plain.batches("train", 128, reading="on_demand")
         expected = [batch.nodes().copy() for batch in batches]
     with ng.open(path, memory="96MB") as store:
-        sampler = ng.NeighborSampler(store, [5, 4], seed=3)
+        sampler = ng.NumpySampler(store, [5, 4], seed=3)
         one = sampler.batches("train", 128, reading=reading)
         other = sampler.batches("train", 128, reading=reading)
         count = 0
@@ -234,7 +236,7 @@ def test_two_passes_of_one_loader_are_passes_of_two_epochs(path):
         return [batch.n_id.numpy().copy() for batch in batches]
 
     with ng.open(path, memory="1GB") as large:
-        plain = ng.NeighborLoader(large, reading="direct", shuffle=True, **options)
+        plain = ng.NeighborLoader(large, reading="on_demand", shuffle=True, **options)
         expected = [ids(plain), ids(plain)]
     with ng.open(path, memory="96MB") as store:
         loader = ng.NeighborLoader(store, reading="scan", shuffle=True, **options)

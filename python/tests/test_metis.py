@@ -69,7 +69,9 @@ def test_parts_are_of_equal_size_and_few_edges_leave_them(pymetis, planted, stor
 def test_a_loader_has_the_parts_of_metis_as_its_clusters(pymetis, planted, store):
     graph = planted[0]
     parts = metis_parts(store, BLOCKS)
-    loader = ng.ClusterLoader(store, BLOCKS, partition="metis", batch_size=2, shuffle=True, seed=3)
+    loader = ng.ClusterGCNLoader(
+        store, BLOCKS, partition="metis", batch_size=2, shuffle=True, seed=3
+    )
     seen = []
     for number, batch in enumerate(loader):
         n_id, e_id = batch.n_id.numpy(), batch.e_id.numpy()
@@ -80,7 +82,7 @@ def test_a_loader_has_the_parts_of_metis_as_its_clusters(pymetis, planted, store
         assert torch.equal(batch.x, graph.x[batch.n_id])
         seen += n_id.tolist()
     assert sorted(seen) == list(range(NODES))
-    given = ng.ClusterLoader(store, BLOCKS, partition=parts, batch_size=2, shuffle=True, seed=3)
+    given = ng.ClusterGCNLoader(store, BLOCKS, partition=parts, batch_size=2, shuffle=True, seed=3)
     given.set_epoch(1)
     loader.set_epoch(1)
     for batch, same in zip(loader, given, strict=True):
@@ -89,10 +91,10 @@ def test_a_loader_has_the_parts_of_metis_as_its_clusters(pymetis, planted, store
 
 
 def test_deleted_nodes_are_in_no_cluster_of_metis(pymetis, store):
-    with store.write() as batch:
+    with store.write() as tx:
         for node in range(0, NODES, 10):
-            batch.delete_node(None, node)
-    loader = ng.ClusterLoader(store, BLOCKS, partition="metis")
+            tx.delete_node(None, node)
+    loader = ng.ClusterGCNLoader(store, BLOCKS, partition="metis")
     seen = torch.cat([batch.n_id for batch in loader])
     assert sorted(seen.tolist()) == [node for node in range(NODES) if node % 10]
 
@@ -100,6 +102,6 @@ def test_deleted_nodes_are_in_no_cluster_of_metis(pymetis, store):
 def test_a_missing_pymetis_is_said_with_the_way_out(store, monkeypatch):
     monkeypatch.setitem(sys.modules, "pymetis", None)
     with pytest.raises(ng.MissingDependency, match="pip install") as caught:
-        ng.ClusterLoader(store, BLOCKS, partition="metis")
+        ng.ClusterGCNLoader(store, BLOCKS, partition="metis")
     assert "partition='order'" in str(caught.value)
     assert "\n" not in str(caught.value)

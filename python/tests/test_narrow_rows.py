@@ -47,7 +47,7 @@ def test_every_way_to_read_gives_float32_by_default(tmp_path, x_dtype, given):
         close(whole, expected, x_dtype)
         batch = next(iter(ng.NeighborLoader(store, [5, 5], batch_size=50)))
         close(batch.x, expected[batch.n_id], x_dtype)
-        plain = ng.NeighborSampler(store, [5]).sample([1, 2])
+        plain = ng.NumpySampler(store, [5]).sample([1, 2])
         close(plain.features("x"), expected[plain.nodes()], x_dtype)
         assert (snap.features(None, ids, "y") == [0, 1, 0, 0]).all()
 
@@ -85,10 +85,10 @@ def test_rows_come_as_stored_or_as_the_dtype_that_is_asked_for(tmp_path):
             wanted = torch.from_numpy(snap.features(None, batch.n_id))
             if x_dtype != "stored":
                 assert torch.equal(batch.x, wanted.to(expected))
-        sampler = ng.NeighborSampler(store, [3], x_dtype="bf16")
+        sampler = ng.NumpySampler(store, [3], x_dtype="bf16")
         assert sampler.sample([5]).features("x").dtype == np.uint16
         with pytest.raises(UnsupportedArgument, match="cannot be read as int32"):
-            ng.NeighborSampler(store, [3], x_dtype="int32")
+            ng.NumpySampler(store, [3], x_dtype="int32")
 
 
 def test_a_store_with_int8_takes_a_quarter_and_the_estimate_says_so(tmp_path):
@@ -152,16 +152,14 @@ def test_rows_given_as_floats_are_rounded_as_the_import_did(tmp_path, x_dtype):
     ng.from_pyg(data, tmp_path / "g.ng", x_dtype=x_dtype)
     with ng.open(tmp_path / "g.ng", memory="64MB") as store:
         before = store.column("x")
-        with store.write() as batch:
-            batch.update_features(None, [4, 9], "x", expected[[10, 11]] * 0.5)
-            batch.update_features(None, 3, "x", before[8].tolist())
-            new = batch.add_node(features={"x": expected[12].astype(np.float64)}, label=1)
+        with store.write() as tx:
+            tx.update_features(None, [4, 9], "x", expected[[10, 11]] * 0.5)
+            tx.update_features(None, 3, "x", before[8].tolist())
+            new = tx.add_node(features={"x": expected[12].astype(np.float64)}, label=1)
             with pytest.raises(UnsupportedArgument, match=r"row 1, column 0 is .*clip it"):
-                batch.update_features(
-                    None, [1, 2], "x", np.stack([expected[0], expected[0] + 3.4e38])
-                )
+                tx.update_features(None, [1, 2], "x", np.stack([expected[0], expected[0] + 3.4e38]))
             with pytest.raises(UnsupportedArgument):
-                batch.add_node(features={"x": expected[0] - 3.4e38})
+                tx.add_node(features={"x": expected[0] - 3.4e38})
     with ng.open(tmp_path / "g.ng", memory="64MB") as store:
         snap = store.snapshot()
         close(snap.features(None, [4, 9]), expected[[10, 11]] * 0.5, x_dtype)

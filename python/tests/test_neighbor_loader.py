@@ -146,7 +146,7 @@ def test_attributes_dtype_and_transform_are_applied(hetero):
 def test_tensors_share_memory_with_the_sampled_batch(homo):
     from neargraph.loader.collate import Collator
 
-    sampler = ng.NeighborSampler(homo, [3], seed=1)
+    sampler = ng.NumpySampler(homo, [3], seed=1)
     batch = sampler.sample([1, 2, 3])
     data = Collator(homo.schema, sampler.tensors)(batch)
     for tensor, array in ((data.x, batch.features("x")), (data.n_id, batch.nodes())):

@@ -54,7 +54,7 @@ def test_in_degrees_of_the_whole_graph_are_an_input_for_all_nodes_too(graph, tmp
     with ng.open(path, memory="64MB") as store:
         degrees = ng.nn.InDegrees(store)(torch.arange(NODES))
         wanted = model(data.x, data.edge_index, degrees).detach().numpy()
-        batch = ng.NeighborSampler(store, [4, 3], seed=0).sample(np.arange(5), stream=0)
+        batch = ng.NumpySampler(store, [4, 3], seed=0).sample(np.arange(5), stream=0)
         nodes = torch.from_numpy(np.array(batch.nodes(), dtype=np.int64))
         edge_index = torch.from_numpy(batch.edge_index())
         example = (torch.from_numpy(batch.features("x")), edge_index, degrees[nodes])

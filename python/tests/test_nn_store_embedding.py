@@ -312,14 +312,14 @@ def test_rows_that_were_written_leave_their_memory_to_loaders(tmp_path):
     count = 60_000
     with ng.open(make(tmp_path / "g.ng", count), memory="16MB") as store:
         emb = StoreEmbedding(store, 32, "node", memory="4MB", undo=False)
-        begun = store.checkpoint()["epoch"]
+        begun = store.checkpoint()["checkpoint_id"]
         emb(torch.arange(0, count, 6)).sum().backward()
         emb.step()
         emb.flush()
         after = store.checkpoint()
         # The flush itself has written its pages: nothing is left to this checkpoint.
         assert after["pages"] == 0
-        assert after["epoch"] > begun
+        assert after["checkpoint_id"] > begun
 
 
 def test_initial_rows_are_seeded_and_do_not_depend_on_how_many_there_are(tmp_path):
@@ -365,9 +365,9 @@ def test_deleted_nodes_are_left_out_and_new_ones_begin_with_zeros(store):
     emb = StoreEmbedding(store, DIM, "other")
     begin = store.column("emb", "other")
     emb(torch.arange(3)).sum().backward()
-    with store.write() as batch:
-        new = batch.add_node("other")
-        batch.delete_node("other", 1)
+    with store.write() as tx:
+        new = tx.add_node("other")
+        tx.delete_node("other", 1)
     emb.step()
     with torch.no_grad():
         assert not emb(torch.tensor([new])).any()

@@ -11,7 +11,25 @@ import neargraph as ng
 torch = pytest.importorskip("torch")
 pytest.importorskip("torch_geometric")
 from neargraph.loader.direct import compile_direct  # noqa: E402
-from neargraph.loader.options import READINGS  # noqa: E402
+from neargraph.loader.reading import ROW_READINGS  # noqa: E402
+
+
+class _reading:
+    """`ng.Reading` that is made, and refused, in the test."""
+
+    def __init__(self, *way, **settings):
+        self.way, self.settings = way, settings
+
+    def __repr__(self):
+        return f"Reading({self.way}, {self.settings})"
+
+
+def _made(given):
+    how = given.get("reading")
+    if not isinstance(how, _reading):
+        return given
+    return {**given, "reading": ng.Reading(*how.way, **how.settings)}
+
 
 WORKERS = {"num_workers": 1}
 
@@ -21,13 +39,12 @@ IGNORED = [
     ({**WORKERS, "reading": "scan"}, "reading"),
     ({**WORKERS, "reading": "window"}, "reading"),
     ({**WORKERS, "reading": "distribute"}, "reading"),
-    ({**WORKERS, "window": 4}, "window"),
-    ({**WORKERS, "two_phase": True}, "two_phase"),
-    ({**WORKERS, "two_phase": False}, "two_phase"),
-    ({**WORKERS, "prefetch": 2}, "prefetch"),
-    ({**WORKERS, "threads": 2}, "threads"),
-    ({**WORKERS, "compiled": True}, "compiled"),
-    ({**WORKERS, "compiled": "somewhere"}, "compiled"),
+    ({**WORKERS, "reading": _reading(window=4)}, "window"),
+    ({**WORKERS, "reading": _reading(two_phase=True)}, "two_phase"),
+    ({**WORKERS, "reading": _reading(two_phase=False)}, "two_phase"),
+    ({**WORKERS, "reading": _reading(prefetch=2)}, "prefetch"),
+    ({**WORKERS, "reading": _reading(threads=2)}, "threads"),
+    ({**WORKERS, "reading": "compiled"}, "compiled"),
     ({**WORKERS, "filter_per_worker": False}, "filter_per_worker"),
     # Without processes there is nobody to take these.
     ({"multiprocessing_context": "spawn"}, "num_workers"),
@@ -36,27 +53,25 @@ IGNORED = [
     ({"worker_init_fn": print}, "num_workers"),
     ({"timeout": 5}, "num_workers"),
     # Ways of reading that do not look ahead, or not so.
-    ({"reading": "direct", "window": 4}, "window"),
-    ({"reading": "direct", "two_phase": True}, "two_phase"),
-    ({"reading": "naive-uring", "window": 4}, "window"),
-    ({"reading": "naive-uring+sieve", "two_phase": True}, "two_phase"),
-    ({"reading": "distribute", "two_phase": False}, "two_phase"),
-    ({"reading": "window", "two_phase": True}, "two_phase"),
-    ({"reading": "distribute", "temporary_writes": "2x"}, "temporary_writes"),
-    ({"reading": "direct", "temporary_writes": "never"}, "temporary_writes"),
-    ({"two_phase": True, "temporary_writes": "never"}, "temporary_writes"),
-    ({"layout": "direct", "temporary_writes": "never"}, "temporary_writes"),
-    ({"compiled": True, "temporary_writes": "never"}, "temporary_writes"),
-    ({**WORKERS, "temporary_writes": "never"}, "temporary_writes"),
-    ({"layout": "direct", "reading": "scan"}, "layout"),
-    ({"layout": "direct", "window": 4}, "window"),
-    ({"layout": "direct", "two_phase": True}, "two_phase"),
-    ({"layout": "direct", "compiled": True}, "layout"),
+    ({"reading": _reading("on_demand", window=4)}, "window"),
+    ({"reading": _reading("on_demand", two_phase=True)}, "two_phase"),
+    ({"reading": _reading("naive-uring", window=4)}, "window"),
+    ({"reading": _reading("naive-uring+sieve", two_phase=True)}, "two_phase"),
+    ({"reading": _reading("distribute", two_phase=False)}, "two_phase"),
+    ({"reading": _reading("window", two_phase=True)}, "two_phase"),
+    ({"reading": _reading("scan", otherwise="auto")}, "otherwise"),
+    ({"reading": _reading("distribute", temporary_writes="2x")}, "temporary_writes"),
+    ({"reading": _reading("on_demand", temporary_writes="never")}, "temporary_writes"),
+    ({"reading": _reading(two_phase=True, temporary_writes="never")}, "temporary_writes"),
+    ({"reading": _reading("direct_layout", temporary_writes="never")}, "temporary_writes"),
+    ({"reading": _reading("compiled", temporary_writes="never")}, "temporary_writes"),
+    ({**WORKERS, "reading": _reading(temporary_writes="never")}, "temporary_writes"),
+    ({"reading": _reading("direct_layout", window=4)}, "window"),
+    ({"reading": _reading("direct_layout", two_phase=True)}, "two_phase"),
     # A replay reads its files from front to back.
-    ({"compiled": True, "reading": "scan"}, "reading"),
-    ({"compiled": True, "window": 4}, "window"),
-    ({"compiled": True, "two_phase": True}, "two_phase"),
-    ({"compiled": True, "threads": 2}, "threads"),
+    ({"reading": _reading("compiled", window=4)}, "window"),
+    ({"reading": _reading("compiled", two_phase=True)}, "two_phase"),
+    ({"reading": _reading("compiled", threads=2)}, "threads"),
     # What is said of x, where no x is read.
     ({"attrs": ["y"], "x_dtype": "f16"}, "x_dtype"),
     ({"attrs": [], "x_dtype": torch.float16}, "x_dtype"),
@@ -67,8 +82,8 @@ IGNORED = [
     ({"method": "labor", "replace": True}, "labor"),
     ({"method": "labor", "weight_attr": "edge_weight"}, "weight_attr"),
     ({"weight_attr": "w"}, "edge_weight"),
-    ({"layout": "direct", "method": "weighted"}, "weighted"),
-    ({"layout": "direct", "method": "labor"}, "labor"),
+    ({"reading": "direct_layout", "method": "weighted"}, "weighted"),
+    ({"reading": "direct_layout", "method": "labor"}, "labor"),
     # Arguments of PyG.
     ({"temporal_strategy": "last"}, "temporal_strategy"),
     ({"temporal_strategy": "anneal", "time_attr": None}, "temporal_strategy"),
@@ -76,9 +91,9 @@ IGNORED = [
     ({"time_attr": "x"}, "int64"),
     ({"subgraph_type": "sideways"}, "subgraph_type"),
     ({"input_id": [1]}, "input_id"),
-    ({"disjoint": True, "layout": "direct"}, "layout"),
-    ({"subgraph_type": "induced", "layout": "direct"}, "layout"),
-    ({"time_attr": "y", "layout": "direct"}, "layout"),
+    ({"disjoint": True, "reading": "direct_layout"}, "layout"),
+    ({"subgraph_type": "induced", "reading": "direct_layout"}, "layout"),
+    ({"time_attr": "y", "reading": "direct_layout"}, "layout"),
     ({"time_attr": "y", "method": "labor"}, "labor"),
     ({"is_sorted": "yes"}, "is_sorted"),
     ({"neighbor_sampler": "ours"}, "neighbor_sampler"),
@@ -90,22 +105,23 @@ IGNORED = [
 
 # Values that no count can have.
 BAD = [
-    ({"window": 0}, "window"),
-    ({"window": True}, "window"),
-    ({"prefetch": 0}, "prefetch"),
-    ({"prefetch": -1}, "prefetch"),
-    ({"threads": 0}, "threads"),
-    ({"threads": 1.5}, "threads"),
+    ({"reading": _reading(window=0)}, "window"),
+    ({"reading": _reading(window=True)}, "window"),
+    ({"reading": _reading(prefetch=0)}, "prefetch"),
+    ({"reading": _reading(prefetch=-1)}, "prefetch"),
+    ({"reading": _reading(threads=0)}, "threads"),
+    ({"reading": _reading(threads=1.5)}, "threads"),
     ({"num_workers": -1}, "num_workers"),
     ({"batch_size": 0}, "batch_size"),
-    ({"rank": 1}, "rank"),
-    ({"batch_size": 3, "world_size": 2}, "world_size"),
+    ({"ranks": (1, 1)}, "rank"),
+    ({"batch_size": 3, "ranks": (0, 2)}, "world_size"),
     ({"seed": -1}, "seed"),
     ({"reading": "sideways"}, "reading"),
-    ({"compiled": None}, "compiled"),
-    ({"compiled": 1}, "compiled"),
+    ({"reading": None}, "reading"),
+    ({"reading": 1}, "reading"),
+    ({"reading": _reading("compiled", otherwise="sideways")}, "otherwise"),
+    ({"ranks": 1}, "ranks"),
     ({"attrs": "xy"}, "attrs"),
-    ({"layout": "sideways"}, "layout"),
     ({"method": "sideways"}, "method"),
     ({"x_format": "sideways"}, "x_format"),
 ]
@@ -123,15 +139,26 @@ def store(homo_graph, tmp_path_factory):
 @pytest.mark.parametrize(("given", "named"), IGNORED + BAD, ids=lambda given: str(given)[:60])
 def test_a_loader_refuses_what_it_would_ignore(store, given, named):
     with pytest.raises((ValueError, TypeError), match=named):
-        ng.NeighborLoader(store, [2], **given)
+        ng.NeighborLoader(store, [2], **_made(given))
 
 
-OF_BATCHES = inspect.signature(ng.NeighborSampler.batches).parameters
-OF_SAMPLER = inspect.signature(ng.NeighborSampler).parameters
+OF_BATCHES = inspect.signature(ng.NumpySampler.batches).parameters
+OF_SAMPLER = inspect.signature(ng.NumpySampler).parameters
 FOR_SAMPLERS = [
     (given, named)
     for given, named in IGNORED + BAD
     if all(name in {**OF_BATCHES, **OF_SAMPLER} for name in given)
+    and given.get("reading") != "direct_layout"
+]
+# A sampler is made with its layout.
+FOR_SAMPLERS += [
+    ({"layout": "direct", "reading": "scan"}, "reading"),
+    ({"layout": "direct", "reading": "compiled"}, "reading"),
+    ({"layout": "direct", "reading": _reading(window=4)}, "window"),
+    ({"reading": "direct_layout"}, "layout"),
+    ({"layout": "direct", "method": "labor"}, "labor"),
+    ({"layout": "direct", "disjoint": True}, "layout"),
+    ({"layout": "sideways"}, "layout"),
 ]
 
 
@@ -141,7 +168,7 @@ def test_a_sampler_refuses_what_it_would_ignore(store, given, named):
     made = {name: value for name, value in given.items() if name in OF_SAMPLER}
     asked = {name: value for name, value in given.items() if name in OF_BATCHES}
     with pytest.raises((ValueError, TypeError), match=named):
-        ng.NeighborSampler(store, [2], **made).batches(None, **asked)
+        ng.NumpySampler(store, [2], **made).batches(None, **_made(asked))
 
 
 @pytest.mark.parametrize(
@@ -149,37 +176,39 @@ def test_a_sampler_refuses_what_it_would_ignore(store, given, named):
     [
         ({"attrs": ["y"], "x_dtype": "f16"}, "x_dtype"),
         ({"attrs": "x"}, "attrs"),
-        ({"prefetch": 0}, "prefetch"),
-        ({"prefetch": 1.5}, "prefetch"),
+        ({"reading": _reading(prefetch=0)}, "prefetch"),
+        ({"reading": _reading(prefetch=1.5)}, "prefetch"),
         ({"num_parts": 0}, "num_parts"),
         ({"num_parts": 301}, "num_parts"),
         ({"batch_size": 0}, "batch_size"),
         ({"seed": -1}, "seed"),
         ({"num_workers": 1, "reading": "scan"}, "reading"),
         ({"nodes": 1}, "nodes"),
+        ({"ranks": ng.Ranks(0, 2, pad=True)}, "pad"),
     ],
     ids=lambda given: str(given)[:60],
 )
 def test_a_cluster_loader_refuses_what_it_would_ignore(homo, given, named):
     with pytest.raises((ValueError, TypeError), match=named):
-        ng.ClusterLoader(homo, **{"num_parts": 4, **given})
+        ng.ClusterGCNLoader(homo, **{"num_parts": 4, **_made(given)})
 
 
 def test_some_of_several_split_columns_are_refused_where_batches_have_masks(hetero):
     assert hetero.schema.node_type("paper").tensors[-1].name == "split_1"
     with pytest.raises(ng.UnsupportedArgument, match="train_mask"):
         ng.NeighborLoader(hetero, [2], "paper", attrs={"paper": ["split_0"]})
-    sampler = ng.NeighborSampler(hetero, [2], attrs={"paper": ["split_0"]})
+    sampler = ng.NumpySampler(hetero, [2], attrs={"paper": ["split_0"]})
     assert len(sampler.sample(("paper", [1])).features("split_0", "paper")) > 0
 
 
 def test_a_window_that_is_asked_for_is_looked_ahead_by(homo):
-    for reading in READINGS:
+    for reading in ROW_READINGS:
         with ng.open(homo.path, memory="64MB") as store:
-            window = {} if reading == "direct" or reading.startswith("naive") else {"window": 3}
-            loader = ng.NeighborLoader(store, [2, 2], batch_size=30, reading=reading, **window)
+            looks = reading != "on_demand" and not reading.startswith("naive")
+            how = ng.Reading(reading, window=3 if looks else None)
+            loader = ng.NeighborLoader(store, [2, 2], batch_size=30, reading=how)
             assert sum(batch.batch_size for batch in loader) == 300
-            if window and reading != "distribute":
+            if looks and reading != "distribute":
                 assert loader.chosen()["window"] == 3
             loader.close()
 
@@ -187,14 +216,14 @@ def test_a_window_that_is_asked_for_is_looked_ahead_by(homo):
 def test_what_asks_for_what_happens_anyway_is_taken(homo):
     plain = [b.n_id.tolist() for b in ng.NeighborLoader(homo, [2], batch_size=50)]
     for same in (
-        {"reading": "direct"},
-        {"num_workers": 1, "reading": "direct", "filter_per_worker": True},
+        {"reading": "on_demand"},
+        {"num_workers": 1, "reading": "on_demand", "filter_per_worker": True},
         {"num_workers": 1, "prefetch_factor": 3, "persistent_workers": False},
-        {"compiled": "auto", "reading": "direct", "threads": 1, "prefetch": 1},
+        {"reading": ng.Reading("compiled", otherwise="on_demand", prefetch=1, threads=1)},
         {"persistent_workers": False, "prefetch_factor": None, "timeout": 0},
         {"temporal_strategy": "uniform", "is_sorted": True, "filter_per_worker": False},
-        {"two_phase": False},
-        {"window": 2, "threads": 1, "prefetch": 1},
+        {"reading": ng.Reading(two_phase=False)},
+        {"reading": ng.Reading(window=2, prefetch=1, threads=1)},
         {"drop_last": True},
     ):
         loader = ng.NeighborLoader(homo, [2], batch_size=50, **same)
@@ -249,10 +278,11 @@ def _plain(batch):
 
 def test_every_argument_of_a_loader_is_looked_at_by_a_test():
     tested = {name for given, _ in IGNORED + BAD for name in given} | set(EFFECTS)
-    elsewhere = {"data", "world_size", "pad", "check_rows", "pin_memory", "device", "kwargs"}
+    elsewhere = {"data", "pin_memory", "device", "kwargs"}
     assert set(inspect.signature(ng.NeighborLoader).parameters) <= tested | elsewhere
-    assert set(OF_BATCHES) - {"self", "ids", "train_epoch"} <= tested
-    assert set(OF_SAMPLER) - {"store", "fanouts", "check_rows"} <= tested
+    assert set(OF_BATCHES) - {"self", "ids", "epoch"} <= tested
+    elsewhere = {"store", "fanouts", "check_rows", "layout"}
+    assert set(OF_SAMPLER) - elsewhere <= tested
 
 
 def test_ids_that_are_asked_for_by_a_mask_of_numpy_and_of_torch_are_the_same(homo):

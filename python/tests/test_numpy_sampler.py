@@ -1,4 +1,4 @@
-"""NeighborSampler: NumPy batches, no torch, the same for the same seed."""
+"""NumpySampler: NumPy batches, no torch, the same for the same seed."""
 
 import pickle
 import subprocess
@@ -22,7 +22,7 @@ def content(batch):
 def test_a_batch_holds_the_rows_of_its_nodes_and_edges(homo, homo_graph):
     raw = homo_graph.nodes["node"].tensors
     edges = homo_graph.edges["node", "to", "node"]
-    for batch in ng.NeighborSampler(homo, [5, 3], seed=3).batches("train", 16):
+    for batch in ng.NumpySampler(homo, [5, 3], seed=3).batches("train", 16):
         nodes, (row, col), ids = batch.nodes(), batch.edge_index(), batch.edge_ids()
         assert np.array_equal(nodes[: batch.num_seeds], batch.input_id)
         assert len(np.unique(nodes)) == len(nodes)
@@ -38,60 +38,64 @@ def test_a_batch_holds_the_rows_of_its_nodes_and_edges(homo, homo_graph):
 
 
 def test_draws_without_replacement_are_distinct_and_bounded(homo, homo_graph):
-    batch = ng.NeighborSampler(homo, [4], seed=1).sample([7, 3, 299])
+    batch = ng.NumpySampler(homo, [4], seed=1).sample([7, 3, 299])
     ids, (_, col) = batch.edge_ids(), batch.edge_index()
     assert len(np.unique(ids)) == len(ids)
     for local, node in enumerate([7, 3, 299]):
         degree = len(homo_graph.in_edges(("node", "to", "node"), node))
         assert np.count_nonzero(col == local) == min(4, degree)
-    batch = ng.NeighborSampler(homo, [40], seed=1, replace=True).sample([3])
+    batch = ng.NumpySampler(homo, [40], seed=1, replace=True).sample([3])
     assert len(batch.edge_ids()) == 40
 
 
 def test_the_same_seed_gives_the_same_batches_whatever_the_threads(homo):
     def run(seed, **ahead):
-        sampler = ng.NeighborSampler(homo, [5, 3], seed=seed)
+        sampler = ng.NumpySampler(homo, [5, 3], seed=seed)
         return [content(b) for b in sampler.batches(None, 32, shuffle=True, **ahead)]
 
     reference = run(5)
     assert len(reference) == 10
-    for ahead in ({"threads": 1}, {"threads": 4, "prefetch": 1}, {"prefetch": 8}):
+    for ahead in (
+        {"reading": ng.Reading(threads=1)},
+        {"reading": ng.Reading(prefetch=1, threads=4)},
+        {"reading": ng.Reading(prefetch=8)},
+    ):
         assert run(5, **ahead) == reference
     assert run(6) != reference
 
 
 def test_epochs_differ_and_repeat(homo):
-    sampler = ng.NeighborSampler(homo, [5], seed=5)
+    sampler = ng.NumpySampler(homo, [5], seed=5)
     first, second, again = (
-        [content(b) for b in sampler.batches("train", 32, train_epoch=e)] for e in (0, 1, 0)
+        [content(b) for b in sampler.batches("train", 32, epoch=e)] for e in (0, 1, 0)
     )
     assert first == again
     assert first != second
 
 
 def test_a_pickled_sampler_gives_the_same_batch(homo):
-    sampler = ng.NeighborSampler(homo, [5, 3], seed=5)
+    sampler = ng.NumpySampler(homo, [5, 3], seed=5)
     twin = pickle.loads(pickle.dumps(sampler))
     assert content(twin.sample([1, 2], stream=9)) == content(sampler.sample([1, 2], stream=9))
     assert content(sampler.sample([1, 2], stream=9)) != content(sampler.sample([1, 2], stream=8))
 
 
 def test_attributes_can_be_chosen_and_unknown_ones_are_refused(homo, hetero):
-    batch = ng.NeighborSampler(homo, [2], attrs=["y", "train_mask"]).sample([1])
+    batch = ng.NumpySampler(homo, [2], attrs=["y", "train_mask"]).sample([1])
     assert batch.features("y").shape == batch.mask("val").shape
     for missing in ("x", "edge_attr"):
         with pytest.raises(KeyError):
             batch.features(missing)
     with pytest.raises(ng.NameNotFound, match="'z'"):
-        ng.NeighborSampler(homo, [2], attrs=["z"])
-    chosen = ng.NeighborSampler(hetero, [2], attrs={"paper": ["x"], "writes": ["edge_attr"]})
+        ng.NumpySampler(homo, [2], attrs=["z"])
+    chosen = ng.NumpySampler(hetero, [2], attrs={"paper": ["x"], "writes": ["edge_attr"]})
     assert chosen.tensors == [("node", 0, "x"), ("edge", 1, "edge_attr")]
     with pytest.raises(ng.NameNotFound, match="'z'"):
-        ng.NeighborSampler(hetero, [2], attrs={"paper": ["z"]})
+        ng.NumpySampler(hetero, [2], attrs={"paper": ["z"]})
 
 
 def test_seeds_of_several_types_are_sampled_together(hetero):
-    sampler = ng.NeighborSampler(hetero, [-1], seed=1)
+    sampler = ng.NumpySampler(hetero, [-1], seed=1)
     batch = sampler.sample_many({"paper": [3, 4], "venue": [1]})
     assert batch.num_seeds == 3
     assert batch.nodes("paper")[:2].tolist() == [3, 4]
@@ -101,7 +105,7 @@ def test_seeds_of_several_types_are_sampled_together(hetero):
 
 
 def test_input_nodes_take_every_spelling(homo, hetero):
-    sampler = ng.NeighborSampler(homo, [0], attrs=())
+    sampler = ng.NumpySampler(homo, [0], attrs=())
 
     def nodes(given, store_sampler=sampler):
         return np.concatenate([b.nodes() for b in store_sampler.batches(given, 50)]).tolist()
@@ -117,7 +121,7 @@ def test_input_nodes_take_every_spelling(homo, hetero):
     with pytest.raises(ValueError, match="shape"):
         nodes(np.ones(5, bool))
     with pytest.raises(ng.NameNotFound):
-        ng.NeighborSampler(hetero, [1]).batches([1], 1)
+        ng.NumpySampler(hetero, [1]).batches([1], 1)
 
 
 def test_no_torch_is_imported_on_the_numpy_path(homo_path):
@@ -132,7 +136,7 @@ def test_no_torch_is_imported_on_the_numpy_path(homo_path):
         sys.meta_path.insert(0, Block())
         import neargraph as ng
         store = ng.open({homo_path!r}, memory="64MB")
-        batches = list(ng.NeighborSampler(store, [5, 3], seed=7).batches("train", 16))
+        batches = list(ng.NumpySampler(store, [5, 3], seed=7).batches("train", 16))
         assert batches[0].features("x").shape[1] == 6
         assert not any(m.split(".")[0] == "torch" for m in sys.modules)
         try:

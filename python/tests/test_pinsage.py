@@ -138,7 +138,12 @@ def test_ties_go_to_smaller_ids(tmp_path):
 
 def test_state_reading_and_processes(shop_store):
     expected = epoch_of(make(shop_store, shuffle=True, seed=2))
-    for more in ({"reading": "scan"}, {"reading": "direct"}, {"threads": 1}, {"num_workers": 2}):
+    for more in (
+        {"reading": "scan"},
+        {"reading": "on_demand"},
+        {"reading": ng.Reading(threads=1)},
+        {"num_workers": 2},
+    ):
         assert epoch_of(make(shop_store, shuffle=True, seed=2, **more)) == expected, more
     loader = make(shop_store, shuffle=True, seed=2)
     passes = iter(loader)

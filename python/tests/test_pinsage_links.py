@@ -156,8 +156,8 @@ def test_reading_threads_and_processes_give_the_same_batches_and_seeds_others(ho
     for more in (
         {},
         {"reading": "scan"},
-        {"reading": "direct"},
-        {"threads": 1},
+        {"reading": "on_demand"},
+        {"reading": ng.Reading(threads=1)},
         {"num_workers": 2},
     ):
         assert epoch_of(make(homo, **how(**more))) == expected, more
@@ -202,7 +202,7 @@ def test_a_loaded_state_goes_on_where_it_was_taken(homo, every):
 
 def test_the_budget_holds_around_links(homo_path):
     with ng.open(homo_path, memory="16MB") as store:
-        batches = list(make(store, neg_sampling="binary", prefetch=2))
+        batches = list(make(store, neg_sampling="binary", reading=ng.Reading(prefetch=2)))
         assert len(batches) == 24
         held = store.stats()["budget_used"]
         rows = sum(batch.x.nbytes for batch in batches)

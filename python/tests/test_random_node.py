@@ -1,4 +1,4 @@
-"""RandomNodeLoader and ClusterLoader: parts of all nodes, each once, with all edges inside."""
+"""RandomNodeLoader and ClusterGCNLoader: parts of all nodes, each once, with all edges inside."""
 
 import itertools
 
@@ -40,7 +40,7 @@ def test_parts_hold_every_node_once_and_are_induced(homo, homo_graph, num_parts,
 def makers():
     return {
         "random": lambda store, **more: ng.RandomNodeLoader(store, 9, shuffle=True, **more),
-        "clusters": lambda store, **more: ng.ClusterLoader(
+        "clusters": lambda store, **more: ng.ClusterGCNLoader(
             store, 17, batch_size=4, shuffle=True, **more
         ),
     }
@@ -65,7 +65,7 @@ def test_state_reading_and_processes(homo, kind):
 
 def test_ranks_share_every_part(homo):
     how = {"shuffle": True, "seed": 3}
-    ranks = [ng.RandomNodeLoader(homo, 10, rank=r, world_size=2, **how) for r in range(2)]
+    ranks = [ng.RandomNodeLoader(homo, 10, ranks=(r, 2), **how) for r in range(2)]
     parts = [[batch.n_id.tolist() for batch in rank] for rank in ranks]
     assert len(parts[0]) == len(parts[1]) == 10
     assert sorted(itertools.chain(*parts[0], *parts[1])) == list(range(300))
@@ -74,7 +74,7 @@ def test_ranks_share_every_part(homo):
 def test_ranks_repeat_no_node_and_have_the_edges_of_their_shares(homo, homo_graph):
     edges = homo_graph.edges[PLAIN]
     # 7 parts of 43 nodes would be 44 for two ranks: six of these, and 36 nodes that are left out.
-    ranks = [ng.RandomNodeLoader(homo, 7, rank=r, world_size=2) for r in range(2)]
+    ranks = [ng.RandomNodeLoader(homo, 7, ranks=(r, 2)) for r in range(2)]
     batches = [batch for rank in ranks for batch in rank]
     assert [len(batch.n_id) for batch in batches] == [22] * 12
     assert sorted(torch.cat([b.n_id for b in batches]).tolist()) == list(range(264))
@@ -97,7 +97,7 @@ def test_ranks_repeat_no_node_and_have_the_edges_of_their_shares(homo, homo_grap
         ({"num_parts": 2, "sampler": [1]}, "leave it out"),
         ({"num_parts": 2, "batch_size": 5}, "batch_size"),
         ({"num_parts": 2, "input_nodes": "train"}, "input_nodes"),
-        ({"num_parts": 2, "layout": "direct"}, "layout"),
+        ({"num_parts": 2, "reading": "direct_layout"}, "layout"),
     ],
     ids=str,
 )

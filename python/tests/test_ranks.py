@@ -17,8 +17,7 @@ def ranks_of(store, world_size, **options):
             batch_size=16,
             shuffle=True,
             seed=7,
-            rank=rank,
-            world_size=world_size,
+            ranks=(rank, world_size),
             **options,
         )
         for rank in range(world_size)
@@ -53,7 +52,7 @@ def test_a_seed_draws_the_same_neighbours_on_every_rank(homo):
     common = {"input_nodes": "train", "batch_size": 16, "seed": 7}
     alone = drawn(ng.NeighborLoader(homo, [2], **common))
     for rank in range(2):
-        loader = ng.NeighborLoader(homo, [2], rank=rank, world_size=2, pad=False, **common)
+        loader = ng.NeighborLoader(homo, [2], ranks=ng.Ranks(rank, 2, pad=False), **common)
         part = drawn(loader)
         assert part
         assert all(alone[key] == edges for key, edges in part.items())
@@ -67,4 +66,4 @@ def test_without_padding_the_tail_is_left_out_on_every_rank(homo):
 
 def test_a_batch_that_ranks_cannot_share_equally_is_refused(homo):
     with pytest.raises(ValueError, match="divided evenly among"):
-        ng.NeighborLoader(homo, [2], batch_size=15, rank=0, world_size=2)
+        ng.NeighborLoader(homo, [2], batch_size=15, ranks=(0, 2))

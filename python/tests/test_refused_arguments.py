@@ -111,17 +111,21 @@ def test_graphs_by_place_are_told_from_shuffle(homo):
 
 
 @pytest.mark.parametrize(
-    "name", ["ClusterLoader", "RandomNodeLoader", "GraphSAINTNodeSampler", "LinkNeighborLoader"]
+    "name", ["ClusterGCNLoader", "RandomNodeLoader", "GraphSAINTNodeSampler", "LinkNeighborLoader"]
 )
 def test_compiled_epochs_are_refused_by_name_where_there_are_none(homo, name):
     with pytest.raises(ng.UnsupportedArgument, match=r"compiled=True: .*NeighborLoader alone"):
-        getattr(ng, name)(homo, [2] if "Link" in name else 4, compiled=True)
+        getattr(ng, name)(homo, [2] if "Link" in name else 4, reading="compiled")
 
 
 def test_a_cluster_loader_looks_ahead_where_it_is_told_to(homo):
-    plain = [batch.n_id.tolist() for batch in ng.ClusterLoader(homo, 5)]
-    for more in ({"window": 2}, {"two_phase": False}, {"compiled": "auto"}):
-        loader = ng.ClusterLoader(homo, 5, **more)
+    plain = [batch.n_id.tolist() for batch in ng.ClusterGCNLoader(homo, 5)]
+    for more in (
+        {"reading": ng.Reading(window=2)},
+        {"reading": ng.Reading(two_phase=False)},
+        {"reading": ng.Reading("compiled", otherwise="auto")},
+    ):
+        loader = ng.ClusterGCNLoader(homo, 5, **more)
         assert [batch.n_id.tolist() for batch in loader] == plain
         if "window" in more:
             assert loader.chosen()["window"] == 2

@@ -48,8 +48,8 @@ def test_the_command_reorders_and_every_batch_stays(tmp_path):
     data = graph()
     path = tmp_path / "g.ng"
     ng.from_pyg(data, path)
-    expected = batches(path, "direct")
-    options = ["--fanouts", "4,4", "--batch", "20", "--json"]
+    expected = batches(path, "on_demand")
+    options = ["--fanouts", "4,4", "--batch-size", "20", "--json"]
     dry = RUN(app, ["reorganize", str(path), "--by", "locality", "--dry-run", *options])
     assert dry.exit_code == 0, dry.output
     estimate = json.loads(dry.stdout)
@@ -64,7 +64,7 @@ def test_the_command_reorders_and_every_batch_stays(tmp_path):
     assert (pages["node_type"], pages["tensor"]) == ("node", "x")
     assert pages["pages_after"] < 0.7 * pages["pages_before"]
     assert RUN(app, ["verify", str(path)]).exit_code == 0
-    for reading in ["direct", "scan", "window"]:
+    for reading in ["on_demand", "scan", "window"]:
         assert same(batches(path, reading), expected), reading
     with ng.open(path, memory="64MB") as store:
         assert store.info()["format_version"] == 3
@@ -73,11 +73,11 @@ def test_the_command_reorders_and_every_batch_stays(tmp_path):
         ids = np.array([5, 0, 5999, 5])
         assert np.array_equal(store.snapshot().features(None, ids), data.x[ids])
         assert np.array_equal(store.snapshot().split("train"), np.flatnonzero(data.train_mask))
-    shown = RUN(app, ["reorganize", str(path), "--fanouts", "4,4", "--batch", "20"]).output
+    shown = RUN(app, ["reorganize", str(path), "--fanouts", "4,4", "--batch-size", "20"]).output
     assert all(text in shown for text in ["pages a batch", "Reorganised"])
     assert "reorganised" in RUN(app, ["info", str(path)]).output
     assert RUN(app, ["compact", str(path)]).exit_code == 0
-    assert same(batches(path, "direct"), expected)
+    assert same(batches(path, "on_demand"), expected)
 
 
 def test_a_store_that_was_reorganised_is_changed_by_ids(tmp_path):
@@ -93,10 +93,10 @@ def test_a_store_that_was_reorganised_is_changed_by_ids(tmp_path):
         )
         assert {phase for phase, _ in phases} == {"heat", "count pages", "rewrite"}
         assert all(sane for _, sane in phases)
-        assert report["written"]["epoch"] == before.epoch + 1
-        with store.write() as batch:
-            new = batch.add_node(None, features={"x": data.x[7].numpy()})
-            batch.update_features(None, 3, "x", data.x[9].numpy())
+        assert report["written"]["checkpoint_id"] == before.checkpoint_id + 1
+        with store.write() as tx:
+            new = tx.add_node(None, features={"x": data.x[7].numpy()})
+            tx.update_features(None, 3, "x", data.x[9].numpy())
         snap = store.snapshot()
         found = snap.features(None, [3, 9, new, 4])
         assert np.array_equal(found, data.x[[9, 9, 7, 4]])
@@ -104,26 +104,26 @@ def test_a_store_that_was_reorganised_is_changed_by_ids(tmp_path):
         assert np.array_equal(store.column("x")[:NODES][10:], data.x[10:])
 
 
-def test_a_trace_puts_what_it_has_most_first(tmp_path):
+def test_what_is_visited_most_comes_first(tmp_path):
     ng.from_pyg(graph(), tmp_path / "g.ng")
     path = str(tmp_path / "g.ng")
-    np.save(tmp_path / "trace.npy", np.array([17, 4, 17]))
-    (tmp_path / "trace.txt").write_text("17, 4\n17\n")
-    options = ["--fanouts", "4", "--batch", "20", "--json"]
-    for trace in ["trace.npy", "trace.txt"]:
-        done = RUN(app, ["reorganize", path, "--trace", str(tmp_path / trace), *options])
+    np.save(tmp_path / "visits.npy", np.array([17, 4, 17]))
+    (tmp_path / "visits.txt").write_text("17, 4\n17\n")
+    options = ["--fanouts", "4", "--batch-size", "20", "--json"]
+    for visits in ["visits.npy", "visits.txt"]:
+        done = RUN(app, ["reorganize", path, "--visits", str(tmp_path / visits), *options])
         assert done.exit_code == 0, done.output
-        assert json.loads(done.stdout)["by"] == "trace"
+        assert json.loads(done.stdout)["by"] == "visits"
     (tmp_path / "bad.txt").write_text("17 x")
-    refused = RUN(app, ["reorganize", path, "--trace", str(tmp_path / "bad.txt")])
+    refused = RUN(app, ["reorganize", path, "--visits", str(tmp_path / "bad.txt")])
     assert isinstance(refused.exception, UnsupportedArgument)
     with ng.open(path, memory="64MB") as store, pytest.raises(NodeOutOfRange):
-        store.reorganize(trace=[NODES])
+        store.reorganize(visits=[NODES])
 
 
 def test_what_cannot_be_done_is_refused_and_the_store_stays(tmp_path):
     ng.from_pyg(graph(), tmp_path / "g.ng")
-    expected = batches(tmp_path / "g.ng", "direct")
+    expected = batches(tmp_path / "g.ng", "on_demand")
     with ng.open(tmp_path / "g.ng", memory="64MB") as store:
         for arguments in [{"by": "name"}, {"batches": 0}, {"input_nodes": []}]:
             with pytest.raises(UnsupportedArgument):
@@ -133,7 +133,7 @@ def test_what_cannot_be_done_is_refused_and_the_store_stays(tmp_path):
         store.reorganize()
     refused = RUN(app, ["reorganize", str(tmp_path / "g.ng"), "--fanouts", "a,b"])
     assert isinstance(refused.exception, UnsupportedArgument)
-    assert same(batches(tmp_path / "g.ng", "direct"), expected)
+    assert same(batches(tmp_path / "g.ng", "on_demand"), expected)
 
 
 def test_node_types_are_ordered_each_by_itself(tmp_path):
@@ -165,11 +165,11 @@ def test_sampling_first_finds_rows_in_another_order(tmp_path, two_phase):
     data = graph()
     path = tmp_path / "g.ng"
     ng.from_pyg(data, path)
-    expected = batches(path, "direct")
+    expected = batches(path, "on_demand")
     with ng.open(path, memory="64MB") as store:
         store.reorganize("heat", num_neighbors=[4, 4], batch_size=20, input_nodes="train")
     with ng.open(path, memory="28MB") as store:
-        options = {"reading": "scan", "two_phase": two_phase, "batch_size": 20, "seed": 3}
+        options = {"reading": ng.Reading("scan", two_phase=two_phase), "batch_size": 20, "seed": 3}
         loader = ng.NeighborLoader(store, [4, 4], input_nodes="train", **options)
         found = [copied(batch) for batch in loader]
         assert loader.chosen()["phases"] == 1 + two_phase
@@ -183,13 +183,13 @@ def test_a_compiled_epoch_of_a_reordered_store_is_the_sampled_one(tmp_path):
     ng.from_pyg(data, path)
     with ng.open(path, memory="64MB") as store:
         store.reorganize("heat", num_neighbors=[4, 4], batch_size=20, input_nodes="train")
-    options = ["--fanouts", "4,4", "--batch", "20", "--seed", "3", "--no-shuffle"]
+    options = ["--fanouts", "4,4", "--batch-size", "20", "--seed", "3", "--no-shuffle"]
     done = RUN(app, ["compile", str(path), "--memory", "28MB", *options])
     assert done.exit_code == 0, done.output
-    expected = batches(path, "direct")
+    expected = batches(path, "on_demand")
     with ng.open(path, memory="28MB") as store:
         loader = ng.NeighborLoader(
-            store, [4, 4], input_nodes="train", batch_size=20, seed=3, compiled=True
+            store, [4, 4], input_nodes="train", batch_size=20, seed=3, reading="compiled"
         )
         found = [copied(batch) for batch in loader]
         loader.close()

@@ -36,7 +36,7 @@ def run(trace, path, keep_every):
         result.kept.clear()
         compare(store.snapshot(), model)
     with ng.open(path, memory="64MB") as store:
-        assert store.epoch > 1
+        assert store.checkpoint_id > 1
         compare(store.snapshot(), model)
     return figures(result)
 

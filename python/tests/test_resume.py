@@ -34,12 +34,12 @@ def all_batches(store, epochs=3):
 @pytest.mark.parametrize("handed", [0, 1, 3])
 def test_a_resumed_epoch_gives_the_batches_that_were_missing(homo, handed, workers):
     expected = all_batches(homo)
-    loader = loader_of(homo, prefetch=4)
+    loader = loader_of(homo, reading=ng.Reading(prefetch=4))
     list(loader)
     batches = iter(loader)
     got = [key(next(batches)) for _ in range(handed)]
     state = json.loads(json.dumps(loader.state_dict()))
-    assert (state["train_epoch"], state["batches"]) == (1, handed)
+    assert (state["epoch"], state["batches"]) == (1, handed)
     del batches
     resumed = loader_of(homo, num_workers=workers)
     resumed.load_state_dict(state)
@@ -49,7 +49,7 @@ def test_a_resumed_epoch_gives_the_batches_that_were_missing(homo, handed, worke
 
 
 def test_batches_that_were_only_prefetched_are_not_counted(homo):
-    loader = loader_of(homo, prefetch=8)
+    loader = loader_of(homo, reading=ng.Reading(prefetch=8))
     batches = iter(loader)
     next(batches)
     assert loader.state_dict()["batches"] == 1
@@ -116,13 +116,13 @@ def test_a_state_of_another_store_or_of_nothing_is_refused(homo, hetero):
 def test_ranks_resume_from_the_same_state(homo):
     states, rest = [], []
     for rank in range(2):
-        loader = loader_of(homo, rank=rank, world_size=2)
+        loader = loader_of(homo, ranks=(rank, 2))
         batches = iter(loader)
         next(batches)
         states.append(loader.state_dict())
         rest.append([key(b) for b in batches])
     assert states[0] == states[1]
     for rank in range(2):
-        resumed = loader_of(homo, rank=rank, world_size=2)
+        resumed = loader_of(homo, ranks=(rank, 2))
         resumed.load_state_dict(states[1 - rank])
         assert [key(b) for b in resumed] == rest[rank]

@@ -95,9 +95,9 @@ def test_the_reverse_can_be_asked_for_by_name(stores):
         {"replace": True},
         {"reading": "scan"},
         {"reading": "distribute"},
-        {"layout": "direct"},
-        {"compiled": True},
-        {"check_rows": True},
+        {"reading": "direct_layout"},
+        {"reading": "compiled"},
+        {"reading": ng.Reading(check_rows=True)},
     ],
     ids=str,
 )
@@ -113,9 +113,9 @@ def test_batches_are_those_of_the_same_graph_without_it(stores, how):
         if "layout" in how:
             compile_direct(store.snapshot())
         if "compiled" in how:
-            options = ["--seeds", "all", "--fanouts", "4,3", "--batch", "64", "--seed", "9"]
+            options = ["--seeds", "all", "--fanouts", "4,3", "--batch-size", "64", "--seed", "9"]
             run("compile", store.path, *options)
-        sampler = ng.NeighborSampler(store, [4, 3], seed=9, **made)
+        sampler = ng.NumpySampler(store, [4, 3], seed=9, **made)
         batches = sampler.batches(None, 64, shuffle=True, **asked)
         found.append([[np.copy(array) for array in arrays(batch)] for batch in batches])
     assert len(found[0]) == 7
@@ -130,7 +130,7 @@ def test_loaders_give_homogeneous_batches(stores):
     def batches(store):
         sampler = store.sampler([4, 3], seed=9)
         yield from ng.NeighborLoader(store, [4, 3], "train", batch_size=64, seed=9)
-        yield from ng.ClusterLoader(store, 5, batch_size=2, seed=9)
+        yield from ng.ClusterGCNLoader(store, 5, batch_size=2, seed=9)
         yield from NodeLoader(store, sampler, input_nodes="train", batch_size=64)
 
     count = 0
@@ -160,7 +160,9 @@ def test_a_fanout_that_names_the_reverse_samples_it(stores):
     hetero = pytest.importorskip("torch_geometric.data").HeteroData
     _, kept = stores
     fanouts = {TO: [3], REVERSE: [2]}
-    [batch] = ng.NeighborLoader(kept, fanouts, [5, 6], batch_size=2, check_rows=True)
+    [batch] = ng.NeighborLoader(
+        kept, fanouts, [5, 6], batch_size=2, reading=ng.Reading(check_rows=True)
+    )
     assert type(batch) is hetero
     assert set(batch.edge_types) == {TO, REVERSE}
     edge_index, n_id = batch[REVERSE].edge_index, batch["node"].n_id
@@ -173,7 +175,7 @@ def test_a_fanout_that_names_the_reverse_samples_it(stores):
     with pytest.raises(ng.UnsupportedArgument, match="rev_to"):
         kept.sampler(fanouts)
     with pytest.raises(ng.UnsupportedArgument, match="rev_to"):
-        ng.NeighborLoader(kept, fanouts, [5], layout="direct")
+        ng.NeighborLoader(kept, fanouts, [5], reading="direct_layout")
 
 
 def test_several_types_sample_what_was_named(tmp_path):
@@ -184,7 +186,7 @@ def test_several_types_sample_what_was_named(tmp_path):
     plain, kept = stores
     assert kept.metadata() == plain.metadata()
     assert len(kept.schema.reverse_types) == 2
-    samplers = [ng.NeighborSampler(store, [3, 2], seed=1, check_rows=True) for store in stores]
+    samplers = [ng.NumpySampler(store, [3, 2], seed=1, check_rows=True) for store in stores]
     seeds = np.arange(50)
     for triple in plain.edge_types:
         index = [s.sample(seeds, stream=3).edge_index(triple).tolist() for s in samplers]
@@ -200,9 +202,9 @@ def test_nodes_are_deleted_by_it(tmp_path):
     path, pairs = make(tmp_path / "g.ng", True)
     [(sources, destinations)] = pairs.values()
     with ng.open(path, memory="64MB") as store:
-        with store.write() as batch:
-            batch.delete_node(None, 9)
-            batch.add_edge(None, 3, 4)
+        with store.write() as tx:
+            tx.delete_node(None, 9)
+            tx.add_edge(None, 3, 4)
         left = int(((sources != 9) & (destinations != 9)).sum()) + 1
         assert store.num_edges == left
         assert 9 not in store.snapshot().neighbors(None, np.arange(NODES)).indices

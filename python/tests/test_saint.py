@@ -296,9 +296,9 @@ def test_deleted_nodes_are_not_divided_by(tmp_path, form):
     ring = torch.stack([torch.arange(20), torch.arange(20).roll(1)])
     ng.from_pyg(Data(edge_index=ring, num_nodes=20), tmp_path / "ring.ng", reverse=True)
     with ng.open(tmp_path / "ring.ng", memory="64MB") as store:
-        with store.write() as batch:
+        with store.write() as tx:
             for node in range(10):
-                batch.delete_node(None, node)
+                tx.delete_node(None, node)
         loader = ng.GraphSAINTRandomWalkSampler(
             store, 5, 1, 10, sample_coverage=400, log=False, norms=form
         )
@@ -344,7 +344,12 @@ def test_state_reading_ranks_and_processes(large, kind):
     store, _ = large
     how = {"num_steps": 6, "seed": 4, "sample_coverage": 1, "log": False}
     expected = epoch_of(SAMPLERS[kind](store, **how))
-    for more in ({"reading": "scan"}, {"reading": "direct"}, {"threads": 1}, {"num_workers": 2}):
+    for more in (
+        {"reading": "scan"},
+        {"reading": "on_demand"},
+        {"reading": ng.Reading(threads=1)},
+        {"num_workers": 2},
+    ):
         assert epoch_of(SAMPLERS[kind](store, **how, **more)) == expected, more
     loader = SAMPLERS[kind](store, **how)
     passes = iter(loader)
@@ -402,7 +407,7 @@ def test_what_a_store_lacks_is_said_in_one_line(homo, hetero, large, tmp_path):
             (lambda: ng.GraphSAINTNodeSampler(homo, 5, shuffle=True), "shuffle"),
             (lambda: ng.GraphSAINTNodeSampler(homo, 5, drop_last=True), "drop_last"),
             (lambda: ng.GraphSAINTNodeSampler(homo, 5, input_nodes="train"), "input_nodes"),
-            (lambda: ng.GraphSAINTNodeSampler(homo, 5, layout="direct"), "layout"),
+            (lambda: ng.GraphSAINTNodeSampler(homo, 5, reading="direct_layout"), "layout"),
             (lambda: list(ng.GraphSAINTEdgeSampler(large[0], 1501)), "1501"),
         ):
             with pytest.raises((ng.NeargraphError, ValueError, TypeError), match=named) as caught:

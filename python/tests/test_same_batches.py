@@ -14,9 +14,9 @@ from neargraph import _core
 def digest(store, **ahead):
     """One digest over two shuffled epochs, every array of every batch."""
     hashed = hashlib.blake2b(digest_size=16)
-    sampler = ng.NeighborSampler(store, [5, 3], seed=11)
+    sampler = ng.NumpySampler(store, [5, 3], seed=11)
     for epoch in range(2):
-        for batch in sampler.batches(None, 40, shuffle=True, train_epoch=epoch, **ahead):
+        for batch in sampler.batches(None, 40, shuffle=True, epoch=epoch, **ahead):
             for array in (
                 batch.nodes(),
                 batch.edge_index(),
@@ -33,7 +33,7 @@ def digest(store, **ahead):
 def back_ends(path):
     """All back ends that work here; io_uring is often blocked in containers."""
     works = json.loads(_core.probe(str(path)))
-    optional = [("direct", "direct_io"), ("uring", "io_uring")]
+    optional = [("odirect", "direct_io"), ("uring", "io_uring")]
     found = [name for name, key in optional if works[key]["works"]]
     return ["memory", "mmap", "pread", "auto", *found]
 
@@ -47,7 +47,10 @@ def test_batches_are_the_same_for_every_back_end_cache_thread_count_and_page_siz
         paths,
         back_ends(tmp_path),
         ("16MB", "200MB"),
-        ({"threads": 1, "prefetch": 1}, {"threads": 4, "prefetch": 8}),
+        (
+            {"reading": ng.Reading(prefetch=1, threads=1)},
+            {"reading": ng.Reading(prefetch=8, threads=4)},
+        ),
     )
     digests = []
     for path, backend, memory, ahead in grid:

@@ -70,8 +70,8 @@ def ways(name, path):
     if name != "clusters":
         found |= {f"rows by {order}": (order, {}, {}) for order in ORDERS}
     if name not in WALKS:
-        found |= {f"threads={n}": ("ids", {}, {"threads": n}) for n in (1, 4)}
-        readings = ("direct", "scan", "window", "distribute")
+        found |= {f"threads={n}": ("ids", {}, {"reading": ng.Reading(threads=n)}) for n in (1, 4)}
+        readings = ("on_demand", "scan", "window", "distribute")
         found |= {f"reading={r}": ("ids", {}, {"reading": r}) for r in readings}
     return found
 

@@ -39,7 +39,7 @@ def test_every_option_and_layout_is_refused_or_taken_as_the_table_says(hetero, m
     for name, value in (("replace", True), ("dependent_batches", 4)):
 
         def made(name=name, value=value):
-            return ng.NeighborSampler(hetero, fanouts, method=method, **{name: value})
+            return ng.NumpySampler(hetero, fanouts, method=method, **{name: value})
 
         if name in row["options"]:
             made()
@@ -48,9 +48,9 @@ def test_every_option_and_layout_is_refused_or_taken_as_the_table_says(hetero, m
                 made()
     if not row["direct layout"]:
         with pytest.raises(ng.UnsupportedArgument, match=f"{method}.*{row['needs']}"):
-            ng.NeighborSampler(hetero, fanouts, method=method, layout="direct")
+            ng.NumpySampler(hetero, fanouts, method=method, layout="direct")
 
 
 def test_every_method_is_explained_by_the_samplers():
     for name in _core.sampling_methods():
-        assert f'``"{name}"``' in (ng.NeighborSampler.__doc__ or "")
+        assert f'``"{name}"``' in (ng.NumpySampler.__doc__ or "")

@@ -67,7 +67,7 @@ def test_roots_are_taken_as_seeds_are(homo):
 
 def test_state_reading_and_processes(homo):
     expected = epoch_of(make(homo, shuffle=True, seed=2))
-    for more in ({"reading": "scan"}, {"reading": "direct"}, {"num_workers": 2}):
+    for more in ({"reading": "scan"}, {"reading": "on_demand"}, {"num_workers": 2}):
         assert epoch_of(make(homo, shuffle=True, seed=2, **more)) == expected, more
     loader = make(homo, shuffle=True, seed=2)
     passes = iter(loader)
@@ -82,7 +82,7 @@ def test_state_reading_and_processes(homo):
 def test_roots_that_fill_a_batch_of_ranks_are_counted(homo):
     seen, repeats = [], 0
     for rank in range(2):
-        for batch in make(homo, node_idx=[4, 5, 6], batch_size=2, rank=rank, world_size=2):
+        for batch in make(homo, node_idx=[4, 5, 6], batch_size=2, ranks=(rank, 2)):
             padding = batch.num_padding if "num_padding" in batch else 0
             roots = batch.n_id[batch.root_n_id].tolist()
             seen += roots[: len(roots) - padding]
@@ -115,7 +115,7 @@ def test_sparse_rows_are_those_of_dense_batches(tmp_path):
         ({"num_neighbors": -2}, "fanout"),
         ({"node_idx": [300]}, "300"),
         ({"input_nodes": [1]}, "input_nodes"),
-        ({"layout": "direct"}, "layout"),
+        ({"reading": "direct_layout"}, "layout"),
         ({"depth": None}, "depth"),
         ({"sampler": [1]}, "node_idx="),
     ],

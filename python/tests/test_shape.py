@@ -89,7 +89,7 @@ def test_the_graph_is_simple_skewed_and_tells_its_classes(tmp_path):
         snapshot = store.snapshot()
         y = np.asarray(snapshot.features(None, ids, "y")).reshape(-1)
         x = np.asarray(snapshot.features(None, ids))
-        sampler = ng.NeighborSampler(store, [-1], attrs=[])
+        sampler = ng.NumpySampler(store, [-1], attrs=[])
         batch = sampler.sample(ids)
         nodes, (source, target) = batch.nodes(), batch.edge_index()
         source, target = nodes[source], nodes[target]
@@ -166,8 +166,8 @@ def test_a_split_is_found_in_one_pass_and_after_changes_as_before(tmp_path):
         codes = np.asarray(snapshot.features(None, ids, "split_0")).reshape(-1)
         for code, name in enumerate(("train", "val", "test"), 1):
             assert np.array_equal(snapshot.split(name), np.flatnonzero(codes == code))
-        with store.write() as batch:
-            batch.set_split(None, [5, 3_999], "val")
+        with store.write() as tx:
+            tx.set_split(None, [5, 3_999], "val")
         expected = np.union1d(np.flatnonzero(codes == 2), [5, 3_999])
         assert np.array_equal(store.split("val"), expected)
         # Rows of more than a byte hold no splits, and are not looked through.

@@ -29,7 +29,7 @@ def test_a_trace_of_a_store_is_what_its_sampler_makes(homo):
         homo, np.arange(100), (3, 2), seed=5, batches=2, batch_size=50
     )
     columns = trace.columns
-    sampler = ng.NeighborSampler(homo, [3, 2], seed=5, attrs=[])
+    sampler = ng.NumpySampler(homo, [3, 2], seed=5, attrs=[])
     first = columns["first_entry"]
     assert len(first) == 3
     for batch in range(2):
@@ -105,21 +105,21 @@ def test_a_trace_knows_where_its_nodes_lie_in_a_file_of_the_direct_layout(homo, 
         runs = ng.sim.simulate(given, mode="detailed", device=device, placement=placement)
         return json.dumps(runs.details)
 
-    assert bytes_of("auto") == bytes_of("direct") != bytes_of("striped")
+    assert bytes_of("auto") == bytes_of("direct_layout") != bytes_of("striped")
     wide = {"flash.page_bytes": 8192}
     assert bytes_of("auto", **wide) == bytes_of("striped", **wide)
     with pytest.raises(UnsupportedArgument, match="on pages of 8192 bytes"):
-        bytes_of("direct", **wide)
+        bytes_of("direct_layout", **wide)
     with pytest.raises(UnsupportedArgument, match='placement "best"'):
         bytes_of("best")
     other = ng.sim.Trace.from_sampler(homo, batches=2, batch_size=32, page_bytes=8192)
     assert other.page_bytes == 8192
-    assert bytes_of("auto", other, **wide) == bytes_of("direct", other, **wide)
+    assert bytes_of("auto", other, **wide) == bytes_of("direct_layout", other, **wide)
 
     file = tmp_path / "t.npz"
     trace.save(file)
     again = ng.sim.Trace.load(file, homo)
-    assert bytes_of("direct", again) == bytes_of("direct")
+    assert bytes_of("direct_layout", again) == bytes_of("direct_layout")
     none = ng.sim.Trace.from_sampler(homo, batches=2, batch_size=32, page_bytes=None)
     assert none.page_bytes is None
     assert bytes_of("auto", none) == bytes_of("striped")
@@ -346,7 +346,7 @@ def test_the_number_of_threads_changes_nothing():
 
 
 def test_ratios_of_the_paper_mode_are_of_all_pairs():
-    ratios = ng.sim.paper_ratios(seeds=1)
+    ratios = ng.sim.paper_ratios(repeats=1)
     assert len(ratios) == 8 * 7
     assert ratios["BG-2/CC"] > ratios["BG-1/CC"] > 1
     assert ratios["BG-2/BG-1"] > 1
@@ -362,7 +362,7 @@ def test_the_last_part_of_a_name_is_enough_where_no_other_ends_so():
 
 
 def test_the_command_simulates_a_store_and_a_data_set(homo_path, capsys):
-    code, out, err = run("simulate", homo_path, "--batch", 16, "--batches", 2, capsys=capsys)
+    code, out, err = run("simulate", homo_path, "--batch-size", 16, "--batches", 2, capsys=capsys)
     assert (code, err) == (0, "")
     assert all(name in out for name in ng.sim.PLATFORMS)
     code, out, _ = run(

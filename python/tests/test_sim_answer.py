@@ -26,7 +26,7 @@ def trace():
 
 @pytest.fixture(scope="module")
 def answer(trace):
-    return ng.sim.what_would_it_buy(trace, HOST, memory="8GB", seeds=3)
+    return ng.sim.what_would_it_buy(trace, HOST, memory="8GB", repeats=3)
 
 
 def watched(reads, cpu_seconds=0.001, seconds=0.01):
@@ -206,7 +206,7 @@ def test_the_share_of_wanted_rows_is_that_of_drawn_degrees():
 
 
 def test_a_fitting_data_set_needs_no_device(trace):
-    found = ng.sim.what_would_it_buy(trace, HOST, memory="2TB", seeds=1, platforms=["BG-2"])
+    found = ng.sim.what_would_it_buy(trace, HOST, memory="2TB", repeats=1, platforms=["BG-2"])
     assert found.recommended == "this host"
     assert found.speedups["CC-uring"] == 1
     assert found.here.bound_by == "processor"
@@ -235,7 +235,7 @@ def test_the_gain_is_most_sensitive_to_what_moves_it_most(trace, answer):
 def test_a_model_that_is_far_from_the_measured_rate_is_said_to_be(trace):
     def said(seconds):
         found = ng.sim.what_would_it_buy(
-            trace, HOST, memory="64MB", seeds=1, watched=watched(10, 0.02, seconds)
+            trace, HOST, memory="64MB", repeats=1, watched=watched(10, 0.02, seconds)
         )
         return found.modelled_targets_per_s / found.here.targets_per_s, found.words()
 
@@ -253,7 +253,7 @@ def test_the_loader_of_a_store_is_run_and_watched(homo):
         homo,
         HOST,
         **SHAPE,
-        seeds=2,
+        repeats=2,
         platforms=["BG-2"],
         seconds=0.2,
         warm_seconds=0.3,
@@ -267,13 +267,13 @@ def test_the_loader_of_a_store_is_run_and_watched(homo):
     assert found.plain()["recommended"] == found.recommended
     ids = np.array([3, 5, 8, 13])
     some = ng.sim.what_would_it_buy(
-        homo, HOST, **SHAPE, seeds=1, platforms=["BG-2"], watched=watched(10), input_nodes=ids
+        homo, HOST, **SHAPE, repeats=1, platforms=["BG-2"], watched=watched(10), input_nodes=ids
     )
     assert some.runs.details[0]["batches"][0]["targets"] == 4
     with pytest.raises(UnsupportedArgument, match="open the store with memory="):
         ng.sim.what_would_it_buy(homo, HOST, memory="1GB")
     with pytest.raises(UnsupportedArgument, match="seeds is 0; use a whole number"):
-        ng.sim.what_would_it_buy(homo, HOST, seeds=0)
+        ng.sim.what_would_it_buy(homo, HOST, repeats=0)
 
 
 def test_rows_of_a_stated_width_have_a_modelled_loader(homo):

@@ -10,7 +10,7 @@ from test_sim_host import HOST
 import neargraph as ng
 from neargraph.exceptions import NeargraphError
 
-PPI = ["--dataset", "ppi", "--batch", "8", "--batches", "1"]
+PPI = ["--dataset", "ppi", "--batch-size", "8", "--batches", "1"]
 
 COMMANDS = [
     ([], "name either a store or a data set"),
@@ -31,8 +31,8 @@ COMMANDS = [
     ([*PPI, "--hidden", "0"], "hidden is 0"),
     ([*PPI, "--hidden", str(2**40)], f"hidden is {2**40}"),
     ([*PPI, "--hidden", "1.5"], "Invalid value for '--hidden'"),
-    (["--dataset", "ppi", "--batch", "0"], "batch"),
-    (["--dataset", "ppi", "--batch", "-8"], "batch"),
+    (["--dataset", "ppi", "--batch-size", "0"], "batch"),
+    (["--dataset", "ppi", "--batch-size", "-8"], "batch"),
     (["--dataset", "ppi", "--batches", "0"], "batches is 0"),
     ([*PPI, "--seed", "-1"], "seed is -1"),
     ([*PPI, "--seed", str(2**64)], "seed is"),
@@ -64,12 +64,12 @@ COMMANDS = [
     ([*PPI, "--row-bytes", "64"], "are for a store"),
     ([*PPI, "--host", "nowhere"], "no directory"),
     ([*PPI, "--host", ".", "--sweep", "channels=4"], "without --sweep"),
-    ([*PPI, "--host", ".", "--split", "train"], "are for a store"),
-    ([*PPI, "--host", ".", "--seeds", "0"], "seeds is 0"),
+    ([*PPI, "--host", ".", "--seeds", "train"], "are for a store"),
+    ([*PPI, "--host", ".", "--repeats", "0"], "repeats is 0"),
     ([*PPI, "--host", ".", "--memory", "much"], "much"),
     ([*PPI, "--host", ".", "--watch", "5"], "are for a store"),
     ([*PPI, "--memory", "1GB"], "--memory: for --host alone"),
-    ([*PPI, "--seeds", "3"], "--seeds: for --host alone"),
+    ([*PPI, "--repeats", "3"], "--repeats: for --host alone"),
     ([*PPI, "--out", __file__], "no report can be written"),
 ]
 
@@ -142,7 +142,7 @@ CALLS = {
     ),
     "words of 12 bits": lambda s: ng.sim.Trace.of_dataset("ppi", word_bits=12),
     "two sources": lambda s: ng.sim.simulate(ng.sim.Trace.of_dataset("ppi"), dataset="ppi"),
-    "a host with holes": lambda s: ng.sim.what_would_it_buy(s, {"depths": [1]}, seeds=1),
+    "a host with holes": lambda s: ng.sim.what_would_it_buy(s, {"depths": [1]}, repeats=1),
     "a host that stands still": lambda s: ng.sim.simulate_host(
         ng.sim.Trace.of_dataset("ppi"), {**HOST, "reads_per_s": [0.0, 0.0]}
     ),

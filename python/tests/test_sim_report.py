@@ -177,7 +177,7 @@ def test_names_of_graphs_are_no_formulas(runs):
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
     trace = ng.sim.Trace.of_dataset("ppi", batch_size=32)
-    answer = ng.sim.what_would_it_buy(trace, {**HOST, "path": "/data/<b>"}, memory="8GB", seeds=2)
+    answer = ng.sim.what_would_it_buy(trace, {**HOST, "path": "/data/<b>"}, memory="8GB", repeats=2)
     about = {"title": "ppi & <b>", "mode": "detailed", "device": ng.sim.config("detailed")}
     folder = tmp_path_factory.mktemp("made") / "here"
     page = ng.sim.write_report(folder, answer.runs, **about, answer=answer)
@@ -321,7 +321,7 @@ def test_who_overtakes_whom_is_told_with_the_margin():
 def test_the_command_escapes_the_name_of_a_store(homo_path, tmp_path, capsys):
     odd = tmp_path / "<b>.ng"
     shutil.copytree(homo_path, odd)
-    small = ["--batch", 16, "--batches", 2, "--fanouts", "2,2"]
+    small = ["--batch-size", 16, "--batches", 2, "--fanouts", "2,2"]
     code, out, err = run("simulate", odd, *small, "--out", tmp_path / "out", capsys=capsys)
     assert (code, err) == (0, "")
     assert f"report: {tmp_path / 'out' / 'report.html'}" in out
@@ -334,7 +334,7 @@ def test_the_command_escapes_the_name_of_a_store(homo_path, tmp_path, capsys):
 def test_the_command_writes_the_report_and_compares_with_a_host(tmp_path, capsys, monkeypatch):
     known = {**HOST, "path": "here"}
     monkeypatch.setattr("neargraph.sim.buying.measure_host", lambda path: known)
-    small = ["simulate", "--dataset", "ppi", "--batch", "16", "--batches", "2"]
+    small = ["simulate", "--dataset", "ppi", "--batch-size", "16", "--batches", "2"]
     code, out, err = run(*small, "--host", tmp_path, "--out", tmp_path / "out", capsys=capsys)
     assert (code, err) == (0, "")
     assert "designs, which are no products yet: an SSD whose flash dies sample (BG-2), " in out

@@ -35,7 +35,7 @@ def draw(store, count=600, **how):
 
 
 def sampled(store, target, stream):
-    sampler = ng.NeighborSampler(store, FANOUTS, seed=SEED, attrs=[])
+    sampler = ng.NumpySampler(store, FANOUTS, seed=SEED, attrs=[])
     return set(np.asarray(sampler.sample(np.array([target]), stream=stream).nodes()).tolist())
 
 
@@ -193,7 +193,13 @@ def test_a_kept_result_leaves_the_batches_and_is_counted(store):
 
 
 def test_windows_are_batches_and_equal_seeds_make_equal_traces(store, tmp_path):
-    how = {"locality": 0.3, "repeats": 0.1, "fanouts": FANOUTS, "window": 50, "seed": SEED}
+    how = {
+        "locality": 0.3,
+        "repeats": 0.1,
+        "fanouts": FANOUTS,
+        "window": 50,
+        "seed": SEED,
+    }
     first, again = (request_stream(store, 330, reorder_within=100, **how) for _ in range(2))
     assert all(np.array_equal(again.columns[name], c) for name, c in first.columns.items())
     assert first.about == again.about

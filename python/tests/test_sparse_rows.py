@@ -161,12 +161,12 @@ def test_batches_give_sparse_rows_where_that_is_asked_for(tmp_path):
             assert torch.equal(sparse.n_id, dense.n_id)
             weight = torch.ones(WIDTH, 2)
             assert torch.allclose(sparse.x @ weight, dense.x @ weight, atol=1e-5)
-        sampler = ng.NeighborSampler(store, [4], x_format="sparse")
+        sampler = ng.NumpySampler(store, [4], x_format="sparse")
         batch = sampler.sample([1, 2])
         assert np.array_equal(batch.features("x").to_dense(), matrix.toarray()[batch.nodes()])
         assert batch.nbytes < len(batch.nodes()) * WIDTH * 4
         with pytest.raises(UnsupportedArgument, match="use 'dense' or 'sparse'"):
-            ng.NeighborSampler(store, [4], x_format="csr")
+            ng.NumpySampler(store, [4], x_format="csr")
         with pytest.raises(UnsupportedArgument, match="leave x_dtype out"):
             ng.NeighborLoader(store, [4], x_format="sparse", x_dtype=torch.float16)
         with pytest.raises(UnsupportedArgument, match="cannot be read sparse"):
@@ -176,7 +176,7 @@ def test_batches_give_sparse_rows_where_that_is_asked_for(tmp_path):
         ng.open(tmp_path / "d.ng", memory="64MB") as store,
         pytest.raises(UnsupportedArgument, match="has no sparse rows"),
     ):
-        ng.NeighborSampler(store, [4], x_format="sparse")
+        ng.NumpySampler(store, [4], x_format="sparse")
 
 
 def test_types_with_and_without_sparse_rows_go_together(tmp_path):
@@ -197,12 +197,12 @@ def test_nodes_are_added_to_sparse_rows_which_are_not_changed(tmp_path):
     write_npz(tmp_path / "g.npz", bag())
     import_graph(tmp_path / "g.npz", tmp_path / "g.ng")
     with ng.open(tmp_path / "g.ng", memory="64MB") as store:
-        with store.write() as batch:
-            new = batch.add_node(label=2)
-            batch.add_edge(None, new, 3)
+        with store.write() as tx:
+            new = tx.add_node(label=2)
+            tx.add_edge(None, new, 3)
             for refused in (
-                lambda: batch.update_features(None, 3, "x", np.zeros(WIDTH, np.float32)),
-                lambda: batch.add_node(features={"x": np.zeros(WIDTH, np.float32)}),
+                lambda: tx.update_features(None, 3, "x", np.zeros(WIDTH, np.float32)),
+                lambda: tx.add_node(features={"x": np.zeros(WIDTH, np.float32)}),
             ):
                 with pytest.raises(UnsupportedArgument, match=r"stored sparse.*--dense"):
                     refused()

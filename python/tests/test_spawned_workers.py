@@ -43,8 +43,8 @@ LOADERS = {
     "ShaDow": lambda store, **how: ng.ShaDowKHopSampler(store, 2, 3, **how),
     "PinSAGE": lambda store, **how: ng.PinSAGELoader(store, [3], **SHORT_WALKS, **how),
     "parts": lambda store, **how: ng.RandomNodeLoader(store, 3, **how),
-    "clusters": lambda store, **how: ng.ClusterLoader(store, 3, **how),
-    "given clusters": lambda store, **how: ng.ClusterLoader(
+    "clusters": lambda store, **how: ng.ClusterGCNLoader(store, 3, **how),
+    "given clusters": lambda store, **how: ng.ClusterGCNLoader(
         store, 3, partition=np.arange(300) % 3, **how
     ),
     "graphs": lambda store, **how: ng.GraphLoader(store, 9, **how),

@@ -124,7 +124,7 @@ def test_string_ids_go_both_ways(tmp_path):
 
 def test_a_closed_store_says_so_everywhere(homo_path):
     store = ng.open(homo_path, memory="64MB")
-    sampler = ng.NeighborSampler(store, [2])
+    sampler = ng.NumpySampler(store, [2])
     running = sampler.batches(None, 10)
     next(running)
     store.close()
@@ -144,7 +144,7 @@ def test_a_closed_store_says_so_everywhere(homo_path):
 
 def test_a_pickled_store_opens_again(homo_path, homo):
     twin = pickle.loads(pickle.dumps(homo))
-    assert (twin.epoch, twin.fingerprint) == (homo.epoch, homo.fingerprint)
+    assert (twin.checkpoint_id, twin.fingerprint) == (homo.checkpoint_id, homo.fingerprint)
     assert np.array_equal(twin.labels, homo.labels)
     twin.close()
     assert homo.labels.shape == (300,)

@@ -219,11 +219,11 @@ def test_every_way_of_making_batches_gives_the_same(homo_path, kind, memory):
         expected = epoch_of(ng.NeighborLoader(store, [3, 2], **how))
     with ng.open(homo_path, memory=memory) as store:
         for more in (
-            {"reading": "direct"},
+            {"reading": "on_demand"},
             {"reading": "scan"},
             {"reading": "window"},
             {"reading": "distribute"},
-            {"reading": "scan", "two_phase": True},
+            {"reading": ng.Reading("scan", two_phase=True)},
             *([{"num_workers": 2}] if memory == "200MB" else []),
         ):
             loader = ng.NeighborLoader(store, [3, 2], **how, **more)
@@ -249,4 +249,4 @@ def test_other_kinds_are_refused(homo):
         ng.NeighborLoader(homo, [2], subgraph_type="sideways")
     for kind in ("induced", "bidirectional"):
         with pytest.raises(ng.UnsupportedArgument, match="layout"):
-            ng.NeighborLoader(homo, [2], subgraph_type=kind, layout="direct")
+            ng.NeighborLoader(homo, [2], subgraph_type=kind, reading="direct_layout")

@@ -239,12 +239,12 @@ def test_memory_reading_back_ends_and_processes_give_the_same_batches(
     expected = run()
     assert any(len(batch[None, "e_id"][1]) > 8 for batch in expected)
     assert run(memory="16MB") == run(memory="400MB") == expected
-    for reading in ("direct", "scan", "window", "distribute"):
+    for reading in ("on_demand", "scan", "window", "distribute"):
         assert run(reading=reading) == expected, reading
     for two_phase in (True, False):
         assert run(reading="scan", two_phase=two_phase) == expected
     for backend in back_ends(tmp_path):
-        assert run(backend=backend, memory="16MB", reading="direct") == expected, backend
+        assert run(backend=backend, memory="16MB", reading="on_demand") == expected, backend
     assert run(num_workers=2) == expected
     assert run(threads=1, prefetch=1) == expected
 
@@ -340,8 +340,8 @@ def test_no_edge_of_a_real_graph_is_later_than_its_seed(tmp_path):
         ({"time_attr": "born", "input_time": [0.5] * 60}, ValueError, "input_time"),
         ({"time_attr": "edge_time", "method": "labor"}, ng.NeargraphError, "labor"),
         ({"time_attr": "edge_time", "method": "weighted"}, ng.NeargraphError, "weight"),
-        ({"time_attr": "born", "layout": "direct"}, ng.UnsupportedArgument, "layout"),
-        ({"time_attr": "born", "compiled": True}, ng.NeargraphError, "compiled"),
+        ({"time_attr": "born", "reading": "direct_layout"}, ng.UnsupportedArgument, "layout"),
+        ({"time_attr": "born", "reading": "compiled"}, ng.NeargraphError, "compiled"),
     ],
     ids=lambda given: str(given)[:50],
 )
@@ -407,13 +407,13 @@ def test_a_sampler_makes_single_batches_in_its_shape(tmp_path):
     data.edge_time = torch.tensor([8, 2])
     ng.from_pyg(data, tmp_path / "g.ng")
     with ng.open(tmp_path / "g.ng", memory="64MB") as store:
-        by_nodes = ng.NeighborSampler(store, [-1], time_attr="born")
+        by_nodes = ng.NumpySampler(store, [-1], time_attr="born")
         batch = by_nodes.sample([0])
         assert (batch.nodes().tolist(), batch.seed_times.tolist()) == ([0, 2], [3])
-        by_edges = ng.NeighborSampler(store, [-1], time_attr="edge_time")
+        by_edges = ng.NumpySampler(store, [-1], time_attr="edge_time")
         with pytest.raises(ng.UnsupportedArgument, match="input_time"):
             by_edges.sample([0])
         with pytest.raises(ng.UnsupportedArgument, match="use sample"):
             by_nodes.sample_many({"node": [0]})
-        induced = ng.NeighborSampler(store, [-1], subgraph_type="induced").sample([0])
+        induced = ng.NumpySampler(store, [-1], subgraph_type="induced").sample([0])
         assert induced.edge_index().shape == (2, 2)

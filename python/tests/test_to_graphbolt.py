@@ -87,8 +87,8 @@ def test_how_a_store_was_imported_comes_back(options, unique, tmp_path):
         if "reverse" in options:
             # Ids of edges that are gone stay free.
             lists = store.snapshot().neighbors(None, [4])
-            with store.write() as batch:
-                batch.delete_edge(None, int(lists.indices[0]), 4)
+            with store.write() as tx:
+                tx.delete_edge(None, int(lists.indices[0]), 4)
         assert to_graphbolt(store, tmp_path / "out")["notes"] == []
         report = import_graph(tmp_path / "out", tmp_path / "b.ng")
         assert {note["code"] for note in report["notes"]} <= {"parallel-edges", "doubled-edges"}
@@ -195,8 +195,8 @@ def test_narrow_rows_names_and_deleted_nodes_are_said(tmp_path):
         )
         import_graph(tmp_path / "n.npz", tmp_path / "n.ng", x_dtype="i8", reverse=True)
     with ng.open(tmp_path / "n.ng", memory="64MB") as store:
-        with store.write() as batch:
-            batch.delete_node(None, 2)
+        with store.write() as tx:
+            tx.delete_node(None, 2)
         report = to_graphbolt(store, tmp_path / "narrow")
         assert {n["code"] for n in report["notes"]} == {"widened", "nodes-deleted"}
         rows = np.load(tmp_path / "narrow/nodes/0_node_x.npy")
@@ -213,8 +213,8 @@ def test_labels_of_half_precision_are_numbers_and_deleted_nodes_in_no_set(tmp_pa
     with ng.open(tmp_path / "a.ng", memory="64MB") as store:
         store.add_tensor("y", y.to(torch.bfloat16))
         gone = int(store.split("train")[0])
-        with store.write() as batch:
-            batch.delete_node(None, gone)
+        with store.write() as tx:
+            tx.delete_node(None, gone)
         to_graphbolt(store, tmp_path / "out")
         (task,) = yaml.safe_load((tmp_path / "out/metadata.yaml").read_text())["tasks"]
         seeds, labels = (

@@ -59,8 +59,8 @@ def test_a_tensor_of_a_store_is_searched_without_deleted_nodes(tmp_path, monkeyp
             found = ng.topk(store, [0, 5, 399], tensor="h", **how)
             assert all(np.array_equal(*pair) for pair in zip(found, wanted, strict=True))
         best = ng.topk(store, [5], 1, tensor="h")[0].item()
-        with store.write() as batch:
-            batch.delete_node("node", best)
+        with store.write() as tx:
+            tx.delete_node("node", best)
         left = np.delete(np.arange(400), best)
         scores = rows[left].astype(np.float32) @ rows[5].astype(np.float32)
         wanted = sorted((at for at in range(399) if left[at] != 5), key=lambda at: -scores[at])

@@ -27,7 +27,7 @@ LIGHT = TrainConfig(
     fanouts=(5, 5),
     batch_size=256,
     epochs=3,
-    checkpoint_steps=2,
+    save_steps=2,
     eval_negatives=20,
     seed=3,
 )
@@ -122,7 +122,7 @@ def test_rows_written_after_the_checkpoint_go_back(path, whole, tmp_path):
         fit(store, config, out=out, progress=stop)
     with ng.open(path, memory="64MB") as store:
         steps = store.column("emb_adagrad_step", "item")
-        saved = torch.load(out / "checkpoints" / "last.pt", weights_only=True)
+        saved = torch.load(out / "states" / "last.pt", weights_only=True)
         assert steps[:, 0].max() > saved["embeddings"]["item"]["step"]
     assert resume(out).losses == whole[1].losses
 
@@ -136,8 +136,8 @@ def test_evaluating_measures_the_rows_of_the_run_and_writes_nothing(whole):
     with ng.open(path, memory="64MB") as store:
         assert store.lsn == before
         assert np.array_equal(store.column("emb", "user"), rows["user"])
-    with pytest.raises(ng.UnsupportedArgument, match="use checkpoint='last'"):
-        evaluate(out, checkpoint="best")
+    with pytest.raises(ng.UnsupportedArgument, match="use state='last'"):
+        evaluate(out, state="best")
 
 
 def test_rows_of_a_run_that_went_on_elsewhere_are_not_measured(whole, tmp_path):
@@ -145,8 +145,8 @@ def test_rows_of_a_run_that_went_on_elsewhere_are_not_measured(whole, tmp_path):
     shutil.copytree(whole[0].parent / "g.ng", moved)
     shutil.copytree(whole[0], tmp_path / "run")
     with ng.open(moved, memory="64MB") as store:
-        last = tmp_path / "run" / "checkpoints" / "last.pt"
-        fit(store, TrainConfig.of({**LIGHT.plain(), "epochs": 4}), checkpoint=last)
+        last = tmp_path / "run" / "states" / "last.pt"
+        fit(store, TrainConfig.of({**LIGHT.plain(), "epochs": 4}), state=last)
     with pytest.raises(ng.StateMismatch, match="go on with its run first"):
         evaluate(whole[0], store=moved)
 
@@ -173,15 +173,15 @@ def test_rows_of_a_start_that_failed_before_its_first_step_are_taken_over(path, 
 
     with ng.open(path, memory="64MB") as store:
         with pytest.raises(Stop):
-            fit(store, small, checkpoint=first, progress=stop)
+            fit(store, small, state=first, progress=stop)
         before = store.lsn
         for other in ({"embedding": 8}, {"seed": 9}, {"embedding_optimizer": "adam"}):
             with pytest.raises(ng.UnsupportedArgument, match="give another embedding_name"):
                 fit(store, TrainConfig.of({**small.plain(), **other}))
         assert store.lsn == before
-        result = fit(store, small, checkpoint=last)
+        result = fit(store, small, state=last)
         with pytest.raises(ng.StateMismatch, match=r"run=.* use the store of its run"):
-            fit(store, small, checkpoint=first)
+            fit(store, small, state=first)
     with ng.open(taste_store(tmp_path / "h.ng"), memory="64MB") as store:
         assert fit(store, small).losses == result.losses
 
@@ -220,10 +220,10 @@ def test_rows_of_another_run_at_the_same_step_are_neither_measured_nor_trained(w
         fit(store, LIGHT)
         rows = rows_of(store)
         last = tmp_path / "last.pt"
-        shutil.copy(whole[0] / "checkpoints" / "last.pt", last)
+        shutil.copy(whole[0] / "states" / "last.pt", last)
         longer = TrainConfig.of({**LIGHT.plain(), "epochs": 4})
         with pytest.raises(ng.StateMismatch, match=r"run=.* use the store of its run"):
-            fit(store, longer, checkpoint=last)
+            fit(store, longer, state=last)
         assert all(np.array_equal(now, rows[name]) for name, now in rows_of(store).items())
     with pytest.raises(ng.StateMismatch, match=r"run=.* use the store of its run"):
         evaluate(whole[0], store=other)

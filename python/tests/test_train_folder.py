@@ -19,9 +19,9 @@ pytest.importorskip("torch_geometric")
 pytest.importorskip("torchmetrics")
 pytest.importorskip("yaml")
 from neargraph.train import TrainConfig, evaluate, fit, resume  # noqa: E402
-from neargraph.train.checkpoint import load_checkpoint  # noqa: E402
 from neargraph.train.curves import svg  # noqa: E402
 from neargraph.train.folder import RunFolder  # noqa: E402
+from neargraph.train.state import load_state  # noqa: E402
 
 CONFIG = TrainConfig(
     fanouts=(5, 3),
@@ -30,7 +30,7 @@ CONFIG = TrainConfig(
     epochs=4,
     lr=0.01,
     seed=5,
-    checkpoint_steps=2,
+    save_steps=2,
     schedule="plateau",
     schedule_epochs=1,
     warmup_steps=3,
@@ -75,7 +75,7 @@ def test_a_folder_has_settings_versions_metrics_checkpoints_and_a_report(whole, 
     out, result = whole
     names = {file.name for file in out.iterdir()}
     assert names >= {"config.yaml", "versions.json", "metrics.csv", "result.json", "report.html"}
-    assert {f.name for f in (out / "checkpoints").iterdir()} == {"last.pt", "best.pt"}
+    assert {f.name for f in (out / "states").iterdir()} == {"last.pt", "best.pt"}
     versions = json.loads((out / "versions.json").read_text())
     with ng.open(path, memory="64MB") as store:
         assert versions["store"]["fingerprint"] == store.fingerprint
@@ -152,11 +152,11 @@ def test_a_kill_between_the_two_checkpoints_leaves_no_stale_best_one(path, tmp_p
         patch.setattr(RunFolder, "add_epoch", kill)
         with pytest.raises(Stop):
             fit(store, config, out=out)
-    assert (out / "checkpoints" / "last.pt").exists()
+    assert (out / "states" / "last.pt").exists()
     assert not (out / "metrics.csv").exists()
     result = resume(out)
     assert result.resumed_at_step == len(result.losses)
-    assert load_checkpoint(out / "checkpoints" / "best.pt")["epoch"] == 1
+    assert load_state(out / "states" / "best.pt")["epoch"] == 1
     assert len((out / "metrics.csv").read_text().splitlines()) == 2
 
 
@@ -206,7 +206,7 @@ def test_a_run_that_has_ended_goes_on_with_more_epochs_alone(whole, tmp_path, pa
 def test_evaluating_gives_what_the_run_has_tested(whole, capsys):
     out, result = whole
     found = evaluate(out)
-    assert (found["checkpoint"], found["epoch"]) == ("best", result.best_epoch)
+    assert (found["state"], found["epoch"]) == ("best", result.best_epoch)
     assert found["metrics"] == result.test
     assert evaluate(out, "val")["metrics"]["accuracy"] == max(result.values("accuracy"))
     code, text, _ = command("evaluate", out, "--split", "test", "--json", capsys=capsys)
@@ -221,7 +221,7 @@ def test_evaluating_takes_the_parameters_that_the_run_has_tested(path, tmp_path)
         result = fit(store, config, out=tmp_path / "run")
     assert result.tested == "last"
     found = evaluate(tmp_path / "run")
-    assert (found["checkpoint"], found["metrics"]) == ("last", result.test)
+    assert (found["state"], found["metrics"]) == ("last", result.test)
 
 
 @pytest.mark.parametrize(
@@ -244,7 +244,7 @@ def test_another_store_is_refused(whole, tmp_path):
         evaluate(whole[0], store=tmp_path / "h.ng")
     refused = pytest.raises(ng.StateMismatch, match="another store")
     with ng.open(tmp_path / "h.ng", memory="64MB") as store, refused:
-        fit(store, CONFIG, checkpoint=whole[0] / "checkpoints" / "last.pt")
+        fit(store, CONFIG, state=whole[0] / "states" / "last.pt")
 
 
 def test_the_command_takes_its_settings_from_a_file_and_the_line_wins(path, tmp_path, capsys):
@@ -352,7 +352,7 @@ def test_a_start_that_fails_before_its_first_checkpoint_leaves_the_name_free(pat
         other = tmp_path / "runs" / "2"
         with pytest.raises(Stop):
             fit(store, config, out=other, on_epoch=fail)
-    assert (other / "checkpoints" / "last.pt").exists()
+    assert (other / "states" / "last.pt").exists()
 
 
 def test_a_run_that_was_killed_before_its_first_checkpoint_begins_anew(path, tmp_path, monkeypatch):
@@ -362,7 +362,7 @@ def test_a_run_that_was_killed_before_its_first_checkpoint_begins_anew(path, tmp
             patch.setattr(RunFolder, "_remove", lambda folder: None)
             with pytest.raises(Stop):
                 fit(store, config, out=out, progress=fail)
-        assert not (out / "checkpoints" / "last.pt").exists()
+        assert not (out / "states" / "last.pt").exists()
         with pytest.raises(ng.UnsupportedArgument, match="neargraph train --resume"):
             fit(store, config, out=out)
         whole = fit(store, config)
@@ -394,9 +394,9 @@ def test_resuming_takes_another_memory_and_back_end_and_records_them(path, tmp_p
         (["--sampler", "saint-node", "--coverage", 3], "by which --coverage 3 counts edges"),
         (["--val-after", 3, "--task", "link"], "--val-after is given without --test-after"),
         (["--objective", "multi-label"], "use --objective regression or --objective single-label"),
-        (["--split", 3], "--split 3 is not one of 'node', which has 0"),
-        (["--checkpoint-steps", 3], "--checkpoint-steps 3 has no effect where no checkpoint"),
-        (["--out", "a", "--checkpoint", "b"], "leave --checkpoint out"),
+        (["--split-index", 3], "--split-index 3 is not one of 'node', which has 0"),
+        (["--save-steps", 3], "--save-steps 3 has no effect where no checkpoint"),
+        (["--out", "a", "--state", "b"], "leave --state out"),
         (["--task", "link", "--target", "a,b,c"], "name one as --target, such as"),
     ],
 )

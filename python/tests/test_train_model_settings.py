@@ -93,11 +93,11 @@ def test_models_with_batch_normalisation_train(plain, model):
 
 
 def test_statistics_of_batches_are_part_of_a_checkpoint(plain, tmp_path):
-    config = {**SMALL, "model": "gin", "norm": "batch", "checkpoint_steps": 1}
+    config = {**SMALL, "model": "gin", "norm": "batch", "save_steps": 1}
     with ng.open(plain, memory="64MB") as store:
         whole = fit(store, TrainConfig(**{**config, "epochs": 3}))
-        fit(store, TrainConfig(**{**config, "epochs": 1}), checkpoint=tmp_path / "run.pt")
-        rest = fit(store, TrainConfig(**{**config, "epochs": 3}), checkpoint=tmp_path / "run.pt")
+        fit(store, TrainConfig(**{**config, "epochs": 1}), state=tmp_path / "run.pt")
+        rest = fit(store, TrainConfig(**{**config, "epochs": 3}), state=tmp_path / "run.pt")
     assert rest.losses == whole.losses
     assert rest.test == whole.test
 

@@ -74,7 +74,7 @@ def test_the_checkpoint_before_the_loss_stays(tmp_path):
     saved = []
     for epochs in (1, 2):
         with ng.open(path, memory="64MB") as store, pytest.raises(ng.LossNotFinite):
-            fit(store, TrainConfig(epochs=epochs, **settings), checkpoint=file)
+            fit(store, TrainConfig(epochs=epochs, **settings), state=file)
         saved.append(file.read_bytes())
     assert saved[0] == saved[1]
 
@@ -93,10 +93,10 @@ def test_the_command_ends_with_a_code_that_is_not_zero(tmp_path, capsys, more):
 def test_a_batch_without_labels_is_no_loss(tmp_path):
     path = make_store(tmp_path / "g.ng")
     with ng.open(path, memory="64MB") as store:
-        with store.write() as batch:
+        with store.write() as tx:
             nodes = np.arange(6, NODES, 3)
-            batch.update_features(None, nodes, "y", np.full(len(nodes), -1))
-            batch.update_features(None, [0, 3], "y", np.array([0, 1]))
+            tx.update_features(None, nodes, "y", np.full(len(nodes), -1))
+            tx.update_features(None, [0, 3], "y", np.array([0, 1]))
         result = fit(store, TrainConfig(epochs=1, batch_size=8, fanouts=(3, 3)))
     # Two nodes with a label are in two of nine batches at most.
     assert result.missing_labels["train"] == len(nodes)
@@ -107,8 +107,8 @@ def test_a_batch_without_labels_is_no_loss(tmp_path):
 def test_a_training_split_without_any_label_is_refused(tmp_path):
     path = make_store(tmp_path / "g.ng")
     with ng.open(path, memory="64MB") as store:
-        with store.write() as batch:
+        with store.write() as tx:
             nodes = np.arange(0, NODES, 3)
-            batch.update_features(None, nodes, "y", np.full(len(nodes), -1))
+            tx.update_features(None, nodes, "y", np.full(len(nodes), -1))
         with pytest.raises(ng.UnsupportedArgument, match="no label of the training split"):
             fit(store, TrainConfig(epochs=1, batch_size=8, fanouts=(3, 3)))

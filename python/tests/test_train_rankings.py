@@ -184,9 +184,9 @@ def test_deleted_nodes_are_not_ranked_and_move_no_row(plain, tmp_path):
     path, gone = shutil.copytree(plain, tmp_path / "g.ng"), [0, 3, 17, 40]
     config = TrainConfig(**SMALL, rank_all=RANKED, fanouts=(-1, -1), dropout=0.0)
     with ng.open(path, memory="64MB") as store:
-        with store.write() as batch:
+        with store.write() as tx:
             for node in gone:
-                batch.delete_node(None, node)
+                tx.delete_node(None, node)
         trainer = Trainer(store, config)
         found = trainer.evaluate("test", final=True)
         links, train, edges = split_edges(store, store.schema.edge_types[0], trainer.task._holdout)

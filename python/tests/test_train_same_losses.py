@@ -65,7 +65,7 @@ class Stop(Exception):
 @pytest.mark.parametrize("stop_at", [3, 10, 15, 22])
 def test_a_stopped_run_goes_on_as_if_it_had_not_stopped(stop_at, path, in_memory, tmp_path):
     config = TrainConfig(
-        fanouts=(5, 3), batch_size=128, hidden=16, epochs=2, lr=0.01, seed=5, checkpoint_steps=4
+        fanouts=(5, 3), batch_size=128, hidden=16, epochs=2, lr=0.01, seed=5, save_steps=4
     )
     seen = 0
 
@@ -77,8 +77,8 @@ def test_a_stopped_run_goes_on_as_if_it_had_not_stopped(stop_at, path, in_memory
 
     with ng.open(path, memory="64MB") as store:
         with pytest.raises(Stop):
-            fit(store, config, checkpoint=tmp_path / "run.pt", progress=stop)
-        result = fit(store, config, checkpoint=tmp_path / "run.pt")
+            fit(store, config, state=tmp_path / "run.pt", progress=stop)
+        result = fit(store, config, state=tmp_path / "run.pt")
     assert result.losses == in_memory["sage"].losses
     assert result.test_accuracy == in_memory["sage"].test_accuracy
     assert result.resumed_at_step == {3: 0, 10: 8, 15: 12, 22: 19}[stop_at]
@@ -88,20 +88,20 @@ def test_a_stopped_run_goes_on_as_if_it_had_not_stopped(stop_at, path, in_memory
 def test_a_checkpoint_of_other_settings_is_refused_by_name(path, tmp_path):
     short = TrainConfig(fanouts=(3,), batch_size=512, hidden=8, epochs=1)
     with ng.open(path, memory="64MB") as store:
-        fit(store, short, checkpoint=tmp_path / "run.pt")
+        fit(store, short, state=tmp_path / "run.pt")
         other = TrainConfig(fanouts=(3,), batch_size=512, hidden=9, epochs=1)
         with pytest.raises(ng.StateMismatch, match="hidden=8"):
-            fit(store, other, checkpoint=tmp_path / "run.pt")
+            fit(store, other, state=tmp_path / "run.pt")
         (tmp_path / "run.pt").write_bytes(b"rubbish")
         with pytest.raises(ng.StateMismatch, match="not a readable checkpoint"):
-            fit(store, short, checkpoint=tmp_path / "run.pt")
+            fit(store, short, state=tmp_path / "run.pt")
 
 
 def test_a_finished_run_goes_on_with_more_epochs(path, in_memory, tmp_path):
     with ng.open(path, memory="64MB") as store:
         one = TrainConfig(fanouts=(5, 3), batch_size=128, hidden=16, epochs=1, lr=0.01, seed=5)
-        fit(store, one, checkpoint=tmp_path / "run.pt")
-        assert fit(store, SAGE, checkpoint=tmp_path / "run.pt").losses == in_memory["sage"].losses
+        fit(store, one, state=tmp_path / "run.pt")
+        assert fit(store, SAGE, state=tmp_path / "run.pt").losses == in_memory["sage"].losses
 
 
 def test_what_cannot_be_trained_is_said_by_name(tmp_path, hetero):

@@ -357,7 +357,7 @@ def test_times_cut_links_where_they_are_given():
         ({"schedule_factor": 0.5}, "is for the schedules step and plateau"),
         ({"sampler": "labor", "method": "weighted"}, "is for the sampler neighbor"),
         ({"sampler": "shadow", "fanouts": (3, 4)}, "the same number in each hop"),
-        ({"task": "link", "split": 3}, "split=3 is for the tasks node and graph"),
+        ({"task": "link", "split_index": 3}, "split_index=3 is for the tasks node and graph"),
         ({"task": "link", "metrics": ("hits@51",)}, "always 1 where a link is ranked"),
         ({"task": "link", "eval_negatives": 9}, "hits@10 is always 1"),
         ({"task": "link", "holdout": (0, 10), "patience": 2}, "patience=2 goes by validations"),
@@ -444,10 +444,10 @@ def test_graphs_whose_nodes_were_all_deleted_are_left_out_and_counted(tmp_path):
     path = graph_store(tmp_path / "g.ng")
     with ng.open(path, memory="64MB") as store:
         graph = store.column("graph_id")
-        with store.write() as batch:
+        with store.write() as tx:
             for node in np.flatnonzero((graph == 3) | (graph == 40)):
-                batch.delete_node("node", int(node))
-            batch.delete_node("node", int(np.flatnonzero(graph == 7)[0]))
+                tx.delete_node("node", int(node))
+            tx.delete_node("node", int(np.flatnonzero(graph == 7)[0]))
     result = run(path, task="graph", model="gin", fanouts=(-1,), holdout=(20.0, 20.0), epochs=1)
     assert "2 of 60 graphs are left out: all their nodes were deleted" in result.notes
     with ng.open(path, memory="64MB") as store:
@@ -485,11 +485,11 @@ def test_batches_without_a_training_node_have_no_part_in_the_loss(sorted_split, 
         if (phase, step) == ("epoch 2", 13):
             raise KeyboardInterrupt
 
-    config = TrainConfig(**{**SMALL, **settings, "checkpoint_steps": 3})
+    config = TrainConfig(**{**SMALL, **settings, "save_steps": 3})
     with ng.open(sorted_split, memory="64MB") as store:
         with pytest.raises(KeyboardInterrupt):
-            fit(store, config, checkpoint=tmp_path / "run.pt", progress=stop)
-        rest = fit(store, config, checkpoint=tmp_path / "run.pt")
+            fit(store, config, state=tmp_path / "run.pt", progress=stop)
+        rest = fit(store, config, state=tmp_path / "run.pt")
     assert rest.losses == result.losses
     assert [row["loss"] for row in rest.history] == [row["loss"] for row in result.history]
 
@@ -499,14 +499,14 @@ def test_settings_that_go_by_validations_need_known_labels_there(tmp_path, setti
     path = node_store(tmp_path / "g.ng", lambda x: (x[:, 0] > 0).long())
     with ng.open(path, memory="64MB") as store:
         val = store.split("val")
-        with store.write() as batch:
-            batch.update_features(None, val, "y", np.full(len(val), -1))
+        with store.write() as tx:
+            tx.update_features(None, val, "y", np.full(len(val), -1))
     with pytest.raises(ng.UnsupportedArgument, match="no label of the validation split"):
         run(path, **setting)
 
 
 def test_a_split_that_is_not_there_is_refused_with_those_that_are(plain, tmp_path):
-    with pytest.raises(ng.NameNotFound, match="split=3 is not one of 'node', which has 0;"):
-        run(plain, split=3)
+    with pytest.raises(ng.NameNotFound, match="split_index=3 is not one of 'node', which has 0;"):
+        run(plain, split_index=3)
     with pytest.raises(ng.NameNotFound, match="no node tensor 'y'; import labels"):
         run(graph_store(tmp_path / "g.ng"))

@@ -45,7 +45,7 @@ def test_full_neighbour_samples_of_real_graphs_are_what_the_raw_arrays_say(tmp_p
         indices = edges.sources[order]
         indptr = np.searchsorted(edges.destinations[order], np.arange(count + 1))
         with ng.open(graph.write(tmp_path / npz.stem), memory="400MB") as store:
-            sampler = ng.NeighborSampler(store, [-1, -1])
+            sampler = ng.NumpySampler(store, [-1, -1])
             for batch in sampler.batches(None, 512, shuffle=True):
                 nodes, (row, col) = batch.nodes(), batch.edge_index()
                 expanded = sum(batch.num_sampled_nodes()[:-1])
@@ -74,7 +74,7 @@ def test_every_neighbour_is_drawn_equally_often(tmp_path, replace):
         {TRIPLE: Edges(np.arange(1, degree + 1), np.zeros(degree, np.int64))},
     )
     with ng.open(star.write(tmp_path / "star.ng"), memory="64MB") as store:
-        sampler = ng.NeighborSampler(store, [fanout], seed=5, replace=replace)
+        sampler = ng.NumpySampler(store, [fanout], seed=5, replace=replace)
         drawn = np.stack([sampler.sample([0], stream=s).edge_ids() for s in range(streams)])
     positions = [stats.chisquare(np.bincount(column, minlength=degree)) for column in drawn.T]
     # Pairs of consecutive draws are independent with replacement, and never equal without.

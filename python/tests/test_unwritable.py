@@ -29,7 +29,7 @@ def crash(path: Path) -> None:
         "import os, sys, neargraph as ng\n"
         "store = ng.open(sys.argv[1], memory='64MB')\n"
         f"for n in range({COMMITS}):\n"
-        "    with store.write() as batch:\n"
+        "    with store.write() as tx:\n"
         f"        for _ in range({NODES}): batch.add_node('node')\n"
         "os._exit(9)\n"
     )
@@ -82,12 +82,12 @@ def test_commits_of_a_crash_are_read_on_a_full_disk(homo_graph: Graph, tmp_path:
         assert (store.lsn, store.num_nodes) == (COMMITS, nodes + COMMITS * NODES)
         assert "no space left" in str(store.read_only_because)
         assert store.info()["read_only_because"] == store.read_only_because
-        with pytest.raises(IoFailed), store.write() as batch:
-            batch.add_node("node")
+        with pytest.raises(IoFailed), store.write() as tx:
+            tx.add_node("node")
         assert store.lsn == COMMITS
         filler.unlink()
-        with store.write() as batch:
-            batch.add_node("node")
+        with store.write() as tx:
+            tx.add_node("node")
         assert (store.lsn, store.read_only_because) == (COMMITS + 1, None)
     with ng.open(path, memory="64MB") as store:
         assert (store.lsn, store.num_nodes) == (COMMITS + 1, nodes + COMMITS * NODES + 1)
@@ -143,9 +143,9 @@ def test_closing_reports_a_checkpoint_that_failed(homo_graph: Graph, tmp_path: P
 
     def write_and_fill() -> tuple[ng.Store, Path]:
         store = ng.open(path, memory="64MB")
-        with store.write() as batch:
+        with store.write() as tx:
             for _ in range(NODES):
-                batch.add_node("node")
+                tx.add_node("node")
         return store, fill(small_disk())
 
     store, filler = write_and_fill()
@@ -191,8 +191,8 @@ def test_verify_notes_one_damaged_root_slot_and_a_batch_mends_it(
     assert run("verify", path, "--json") == 0
     report = json.loads(capsys.readouterr().out)
     assert [note["file"] for note in report["notes"]] == ["root.b"]
-    with ng.open(path, memory="64MB") as store, store.write() as batch:
-        batch.add_node("node")
+    with ng.open(path, memory="64MB") as store, store.write() as tx:
+        tx.add_node("node")
     assert run("verify", path, "--json") == 0
     assert json.loads(capsys.readouterr().out)["notes"] == []
 

@@ -112,7 +112,7 @@ def test_events_of_every_format_are_applied_in_order(path, tmp_path, capsys, wri
             columns = {k: np.array([v]) for k, v in event.items()}
             np.savez(tmp_path / f"update{number}.npz", **columns)
     source = write(tmp_path / f"events.{suffix}", events)
-    facts = run(capsys, path, "--from", source, "--batch", batch)
+    facts = run(capsys, path, "--from", source, "--commit-every", batch)
     assert (facts["rows"], facts["applied"], facts["skipped"]) == (len(events), len(events), 0)
     assert facts["commits"] == facts["lsn"] == -(-len(events) // batch)
     assert facts["ops"]["add_edge"] == 4
@@ -125,13 +125,15 @@ def test_events_of_every_format_are_applied_in_order(path, tmp_path, capsys, wri
 def test_a_bad_row_stops_the_run_and_says_how_to_go_on(path, tmp_path, capsys):
     bad = {"op": "delete_edge", "edge_type": "cites", "source": 8, "destination": 9}
     source = write_csv(tmp_path / "events.csv", [*EVENTS[:5], bad, *EVENTS[5:]])
-    said = fails(capsys, path, "--from", source, "--batch", 2)
+    said = fails(capsys, path, "--from", source, "--commit-every", 2)
     assert "row 6: there is no edge 8 -> 9" in said
     assert "--skip-rows 4" in said
     with ng.open(path, memory="32MB") as store:
         assert store.lsn == 2
     source = write_csv(tmp_path / "events.csv", EVENTS)
-    assert run(capsys, path, "--from", source, "--batch", 2, "--skip-rows", 4)["applied"] == 6
+    assert (
+        run(capsys, path, "--from", source, "--commit-every", 2, "--skip-rows", 4)["applied"] == 6
+    )
     check_applied(path)
 
 
@@ -148,7 +150,7 @@ def test_bad_rows_can_be_left_out(path, tmp_path, capsys):
     ]
     mixed = [row for pair in zip(EVENTS, bad, strict=False) for row in pair] + EVENTS[len(bad) :]
     source = write_csv(tmp_path / "events.csv", mixed)
-    facts = run(capsys, path, "--from", source, "--batch", 5, "--on-error", "skip")
+    facts = run(capsys, path, "--from", source, "--commit-every", 5, "--on-error", "skip")
     assert (facts["applied"], facts["skipped"]) == (len(EVENTS), len(bad))
     text = "\n".join(facts["messages"])
     for part in ("row 2: there is no edge", "not an operation", "needs id", "'one'",

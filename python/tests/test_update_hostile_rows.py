@@ -228,22 +228,22 @@ def test_random_rows_are_applied_or_listed_and_the_run_goes_on_to_the_end(path, 
 
 
 def test_the_python_face_refuses_the_same_values(path):
-    with ng.open(path, memory="32MB") as store, store.write() as batch:
+    with ng.open(path, memory="32MB") as store, store.write() as tx:
         with pytest.raises(ng.NodeOutOfRange):
-            batch.add_edge("cites", 2**64, 1)
+            tx.add_edge("cites", 2**64, 1)
         with pytest.raises(ng.NodeNotFound):
-            batch.delete_node("paper", 2**64)
+            tx.delete_node("paper", 2**64)
         with pytest.raises(ng.EdgeNotFound):
-            batch.delete_edge("cites", 0, 1, 2**64)
+            tx.delete_edge("cites", 0, 1, 2**64)
         with pytest.raises(ng.EdgeNotFound):
-            batch.delete_edge("cites", 0, 1, -1)
+            tx.delete_edge("cites", 0, 1, -1)
         for time in (2**63, -(2**63) - 1, 2**70):
             with pytest.raises(ng.UnsupportedArgument, match="64 bits"):
-                batch.add_edge("writes", 0, 1, time=time)
+                tx.add_edge("writes", 0, 1, time=time)
         for weight in (float("nan"), float("inf"), 1e39):
             with pytest.raises(ng.UnsupportedArgument, match="weight"):
-                batch.add_edge("knows", 0, 1, weight=weight)
+                tx.add_edge("knows", 0, 1, weight=weight)
         with pytest.raises(ng.UnsupportedArgument, match="32 bits"):
-            batch.update_features("paper", 3, "x", [1.0, 1e39, 0.0])
+            tx.update_features("paper", 3, "x", [1.0, 1e39, 0.0])
         with pytest.raises(ng.UnsupportedArgument, match="'x'"):
-            batch.update_features("paper", 3, "x", [[1.0], [2.0, 3.0]])
+            tx.update_features("paper", 3, "x", [[1.0], [2.0, 3.0]])

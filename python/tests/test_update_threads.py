@@ -41,13 +41,13 @@ def test_batches_of_many_threads_take_turns_and_all_of_them_count(store):
 
     def work(number):
         for step in range(BATCHES):
-            with store.write() as batch:
-                new = batch.add_node("paper", label=number)
-                batch.add_edge(CITES, new, step % 12)
-                assert batch.delete_edge(CITES, new, step % 12) == 1
-                batch.add_edge(CITES, new, number)
-            lsns.append(batch.lsn)
-            assert store.lsn >= batch.lsn, "a batch is durable when its block has ended"
+            with store.write() as tx:
+                new = tx.add_node("paper", label=number)
+                tx.add_edge(CITES, new, step % 12)
+                assert tx.delete_edge(CITES, new, step % 12) == 1
+                tx.add_edge(CITES, new, number)
+            lsns.append(tx.lsn)
+            assert store.lsn >= tx.lsn, "a batch is durable when its block has ended"
 
     in_threads(THREADS, work)
     assert sorted(lsns) == list(range(1, THREADS * BATCHES + 1))
@@ -63,16 +63,16 @@ def test_a_thread_that_waits_for_its_turn_does_not_stop_the_others(store):
 
     def late(_):
         entered.set()
-        with store.write() as batch:
+        with store.write() as tx:
             order.append("late")
-            batch.add_node("author")
+            tx.add_node("author")
 
     waiting = threading.Thread(target=in_threads, args=(1, late))
-    with store.write() as batch:
+    with store.write() as tx:
         waiting.start()
         entered.wait()
         assert store.snapshot().num_nodes == 18
-        batch.add_node("author")
+        tx.add_node("author")
         order.append("early")
     waiting.join()
     assert order == ["early", "late"]
@@ -82,9 +82,9 @@ def test_a_thread_that_waits_for_its_turn_does_not_stop_the_others(store):
 def test_a_loader_gives_the_same_batches_while_the_store_is_written_to(store):
     pytest.importorskip("torch_geometric")
     random = np.random.default_rng(3)
-    with store.write() as batch:
-        ids = batch.add_nodes("paper", {"x": random.random((2000, 3))})
-        batch.add_edges(CITES, random.choice(ids, 20_000), random.choice(ids, 20_000))
+    with store.write() as tx:
+        ids = tx.add_nodes("paper", {"x": random.random((2000, 3))})
+        tx.add_edges(CITES, random.choice(ids, 20_000), random.choice(ids, 20_000))
 
     def batches(loader):
         return [
@@ -100,10 +100,10 @@ def test_a_loader_gives_the_same_batches_while_the_store_is_written_to(store):
     def write(_):
         random = np.random.default_rng(4)
         while not stop.is_set():
-            with store.write() as batch:
-                batch.update_features("paper", random.choice(ids[:1000], 50), "x", np.ones((50, 3)))
-                batch.add_edges(CITES, random.choice(ids, 50), random.choice(ids[1500:], 50))
-                batch.delete_node("paper", batch.add_node("paper"))
+            with store.write() as tx:
+                tx.update_features("paper", random.choice(ids[:1000], 50), "x", np.ones((50, 3)))
+                tx.add_edges(CITES, random.choice(ids, 50), random.choice(ids[1500:], 50))
+                tx.delete_node("paper", tx.add_node("paper"))
             if store.lsn % 10 == 0:
                 store.checkpoint()
 
@@ -126,18 +126,18 @@ def test_a_loader_gives_the_same_batches_while_the_store_is_written_to(store):
 @pytest.mark.parametrize("context", ["fork", "spawn"])
 def test_workers_open_a_checkpoint_that_the_loader_writes_for_them(store, context):
     pytest.importorskip("torch_geometric")
-    with store.write() as batch:
-        batch.add_edges(KNOWS, [0, 1, 2], [1, 2, 3], weights=[1, 2, 3])
+    with store.write() as tx:
+        tx.add_edges(KNOWS, [0, 1, 2], [1, 2, 3], weights=[1, 2, 3])
     old = store.snapshot()
     settings = {"num_neighbors": [-1], "input_nodes": "author", "batch_size": 3}
     workers = {"num_workers": 1, "multiprocessing_context": context}
     expected = [b[KNOWS].edge_index.tolist() for b in ng.NeighborLoader(store, **settings)]
-    assert store.epoch == 1
+    assert store.checkpoint_id == 1
     loader = ng.NeighborLoader(store, **settings, **workers)
-    assert store.epoch == 2
+    assert store.checkpoint_id == 2
     assert [b[KNOWS].edge_index.tolist() for b in loader] == expected
-    with store.write() as batch:
-        batch.add_edge(KNOWS, 4, 5, weight=1)
+    with store.write() as tx:
+        tx.add_edge(KNOWS, 4, 5, weight=1)
     assert [b[KNOWS].edge_index.tolist() for b in loader] == expected
     store.checkpoint()
     with pytest.raises(ng.SnapshotGone, match="take a new"):

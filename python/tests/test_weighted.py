@@ -46,15 +46,15 @@ def content(batch):
 def test_batches_are_the_same_from_memory_from_the_disk_and_one_by_one(path, replace):
     expected = None
     for backend, memory, reading in [
-        ("memory", "64MB", "direct"),
-        ("pread", "16MB", "direct"),
+        ("memory", "64MB", "on_demand"),
+        ("pread", "16MB", "on_demand"),
         ("auto", "64MB", "scan"),
         ("mmap", "64MB", "window"),
         ("auto", "64MB", "distribute"),
     ]:
         with ng.open(path, memory=memory, backend=backend) as store:
             how = {"seed": 3, "method": "weighted", "replace": replace}
-            sampler = ng.NeighborSampler(store, [5, 3], **how)
+            sampler = ng.NumpySampler(store, [5, 3], **how)
             batches = sampler.batches(None, 30, shuffle=True, reading=reading)
             found = [content(batch) for batch in batches]
         expected = expected or found
@@ -63,7 +63,7 @@ def test_batches_are_the_same_from_memory_from_the_disk_and_one_by_one(path, rep
 
 @pytest.mark.parametrize("replace", [False, True])
 def test_nothing_of_weight_0_is_drawn_and_heavy_edges_more_often(store, replace):
-    sampler = ng.NeighborSampler(store, [4], method="weighted", replace=replace, attrs=[])
+    sampler = ng.NumpySampler(store, [4], method="weighted", replace=replace, attrs=[])
     weights = [sampler.sample([7], stream=stream).weights() for stream in range(300)]
     assert {len(drawn) for drawn in weights} == {4}
     assert np.concatenate(weights).min() > 0
@@ -73,11 +73,11 @@ def test_nothing_of_weight_0_is_drawn_and_heavy_edges_more_often(store, replace)
 
 def test_edges_without_weights_are_refused_by_name(homo, hetero):
     with pytest.raises(ng.UnsupportedArgument, match=r"edges \(node, to, node\) have no weights"):
-        ng.NeighborSampler(homo, [3], method="weighted")
+        ng.NumpySampler(homo, [3], method="weighted")
     with pytest.raises(ng.UnsupportedArgument, match="cites"):
-        ng.NeighborSampler(hetero, [3], method="weighted")
+        ng.NumpySampler(hetero, [3], method="weighted")
     fanouts = {t.triple: [3 * t.has_weight, -1] for t in hetero.schema.edge_types}
-    ng.NeighborSampler(hetero, fanouts, method="weighted")
+    ng.NumpySampler(hetero, fanouts, method="weighted")
 
 
 def test_a_weight_that_nothing_can_be_drawn_by_is_named(tmp_path):
@@ -85,7 +85,7 @@ def test_a_weight_that_nothing_can_be_drawn_by_is_named(tmp_path):
     weights[5] = -2.0
     path = weighted_graph(weights).write(tmp_path / "g.ng")
     with ng.open(path, memory="64MB") as store:
-        sampler = ng.NeighborSampler(store, [3], method="weighted", attrs=[])
+        sampler = ng.NumpySampler(store, [3], method="weighted", attrs=[])
         sampler.sample([8])
         with pytest.raises(ng.UnsupportedArgument, match="of the list of node 7 under") as caught:
             sampler.sample([7])
@@ -122,17 +122,17 @@ def test_compiled_epochs_are_told_apart_by_the_method(store, tmp_path):
     from neargraph.loader.seeds import SeedPlan, resolve_input_nodes
 
     how = {"seed": 3, "method": "weighted"}
-    sampler = ng.NeighborSampler(store, [5, 3], **how)
+    sampler = ng.NumpySampler(store, [5, 3], **how)
     inputs = resolve_input_nodes(sampler.snapshot, None)
     plan = SeedPlan(num_seeds=len(inputs), batch_size=50, shuffle=True, seed=3)
     EpochCompiler(sampler, inputs, plan, 1, directory=tmp_path).run(lambda *_: None)
     batches = {"ids": None, "batch_size": 50, "shuffle": True}
-    replayed = [content(b) for b in sampler.batches(**batches, compiled=tmp_path)]
+    replayed = [content(b) for b in sampler.batches(**batches, reading=tmp_path)]
     assert replayed == [content(b) for b in sampler.batches(**batches)]
     for other in ({"method": "uniform"}, {"replace": True}):
-        differing = ng.NeighborSampler(store, [5, 3], **how | other)
+        differing = ng.NumpySampler(store, [5, 3], **how | other)
         with pytest.raises(ng.CompiledMismatch):
-            next(differing.batches(**batches, compiled=tmp_path))
+            next(differing.batches(**batches, reading=tmp_path))
 
 
 def test_every_method_and_option_gives_batches_of_its_own(store):
@@ -141,6 +141,6 @@ def test_every_method_and_option_gives_batches_of_its_own(store):
         for option in (None, *row["options"]):
             value = {None: {}, "replace": {"replace": True}, "dependent_batches": {}}[option]
             if option != "dependent_batches":
-                sampler = ng.NeighborSampler(store, [6], method=method, **value)
+                sampler = ng.NumpySampler(store, [6], method=method, **value)
                 made.append(content(sampler.sample(np.arange(50), stream=2)))
     assert all(one != other for one, other in itertools.combinations(made, 2))

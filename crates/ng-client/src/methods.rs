@@ -72,8 +72,8 @@ methods! {
     list_analyses "InferenceService" "ListAnalyses"
         ListAnalysesRequest -> ListAnalysesResponse, |_| true;
     /// Applies changes in order as one commit. Tried again only with a key.
-    apply_batch "GraphStoreService" "ApplyBatch"
-        ApplyBatchRequest -> ApplyBatchResponse, |message| !message.idempotency_key.is_empty();
+    apply_transaction "GraphStoreService" "ApplyTransaction"
+        ApplyTransactionRequest -> ApplyTransactionResponse, |message| !message.idempotency_key.is_empty();
     /// Adds a node. Tried again only with a key.
     add_vertex "GraphStoreService" "AddVertex"
         AddVertexRequest -> AddVertexResponse, |message| !message.idempotency_key.is_empty();

@@ -116,10 +116,10 @@ impl GraphStoreService for Counts {
         Ok(Response::new(v1::GetNeighborsResponse::default()))
     }
 
-    async fn apply_batch(
+    async fn apply_transaction(
         &self,
-        _: Request<v1::ApplyBatchRequest>,
-    ) -> Result<Response<v1::ApplyBatchResponse>, Status> {
+        _: Request<v1::ApplyTransactionRequest>,
+    ) -> Result<Response<v1::ApplyTransactionResponse>, Status> {
         Err(Status::unimplemented(""))
     }
 

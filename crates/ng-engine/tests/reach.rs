@@ -158,7 +158,7 @@ fn rows_that_a_model_does_not_take_end_nothing_and_a_row_what_was_made_of_it() {
         let has = |node: &u64| cache.get(&key(&engine, *node), lsn, 0).is_some();
         all.iter().copied().filter(|node| !has(node)).collect()
     };
-    let commit = |work: &mut dyn FnMut(&mut ng_store::WriteBatch)| {
+    let commit = |work: &mut dyn FnMut(&mut ng_store::Transaction)| {
         let older = store.snapshot();
         let mut batch = store.write().expect("batch");
         work(&mut batch);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::disk::{BLOCK_BYTES, Disk};
 use crate::error::WriteError;
-use crate::os::region::Region;
+use crate::os::anon_map::AnonMap;
 use crate::writer::Writer;
 
 const BUFFER_BYTES: usize = 1 << 20;
@@ -19,7 +19,7 @@ const LEAVE_EVERY: u64 = 32 << 20;
 /// See [`crate::Reader`] for an example.
 pub struct Appender {
     file: Writer,
-    buffer: Region,
+    buffer: AnonMap,
     filled: usize,
     /// The length at which what was written leaves the page cache.
     leave_at: u64,
@@ -32,7 +32,7 @@ impl Appender {
     /// Creates the file; it must not exist.
     pub fn create(disk: Arc<dyn Disk>, name: &str) -> Result<Self, WriteError> {
         let no_memory = |error| WriteError::Create { file: name.into(), source: Arc::new(error) };
-        let buffer = Region::new(BUFFER_BYTES).map_err(no_memory)?;
+        let buffer = AnonMap::new(BUFFER_BYTES).map_err(no_memory)?;
         let file = Writer::create(disk, name)?;
         Ok(Self { file, buffer, filled: 0, leave_at: u64::MAX })
     }

@@ -7,7 +7,7 @@
 use std::io;
 
 use crate::disk::BLOCK_BYTES;
-use crate::os::region::Region;
+use crate::os::anon_map::AnonMap;
 
 const BITS: usize = u64::BITS as usize;
 
@@ -70,7 +70,7 @@ impl BlockMap {
 
 /// An aligned region cut into frames.
 pub(crate) struct Arena {
-    region: Region,
+    region: AnonMap,
     map: BlockMap,
 }
 
@@ -80,7 +80,7 @@ impl Arena {
     pub fn new(bytes: usize) -> io::Result<Self> {
         let blocks = bytes / BLOCK_BYTES;
         Ok(Self {
-            region: Region::with_huge_pages(blocks * BLOCK_BYTES)?,
+            region: AnonMap::with_huge_pages(blocks * BLOCK_BYTES)?,
             map: BlockMap::new(blocks),
         })
     }
@@ -127,7 +127,7 @@ impl Arena {
     }
 
     /// The whole region, for registration with a device.
-    pub fn region(&self) -> &Region {
+    pub fn region(&self) -> &AnonMap {
         &self.region
     }
 }

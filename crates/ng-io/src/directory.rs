@@ -229,12 +229,12 @@ impl Directory {
         self.locks.hold_off_writer(&|flags| self.open_at(PINS, flags))
     }
 
-    pub fn pin(&self, epoch: u64) -> io::Result<Option<Lock>> {
-        self.locks.pin(epoch, &|flags| self.open_pins(flags))
+    pub fn pin(&self, checkpoint_id: u64) -> io::Result<Option<Lock>> {
+        self.locks.pin(checkpoint_id, &|flags| self.open_pins(flags))
     }
 
-    pub fn is_pinned_below(&self, epoch: u64) -> io::Result<bool> {
-        self.locks.is_pinned_below(epoch, &|flags| self.open_pins(flags))
+    pub fn is_pinned_below(&self, checkpoint_id: u64) -> io::Result<bool> {
+        self.locks.is_pinned_below(checkpoint_id, &|flags| self.open_pins(flags))
     }
 
     /// Opens file `pins`. It is not created in a directory that was replaced: nobody writes there

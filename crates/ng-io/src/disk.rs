@@ -55,7 +55,7 @@ pub type ReadDone<'a> = dyn FnMut(ReadOp, io::Result<&[u8]>) + 'a;
 ///
 /// Names are relative to the directory. All methods may be called from several threads at once.
 pub trait Disk: Send + Sync {
-    /// Which back end this is, for reports: `memory`, `mmap`, `pread`, `direct`, `uring`, ...
+    /// Which back end this is, for reports: `memory`, `mmap`, `pread`, `odirect`, `uring`, ...
     fn backend(&self) -> &'static str;
 
     /// Opens a file. One that is open already may keep its id.
@@ -109,12 +109,12 @@ pub trait Disk: Send + Sync {
     /// writer. Where there is no file to lock, there never was one.
     fn hold_off_writer(&self) -> io::Result<Option<Lock>>;
 
-    /// Tells every other process that `epoch` (1 and up) is being read, until the guard is dropped
-    /// or the process dies. Pins are counted. `None` where there is no file to lock and none can
-    /// be created: a place that is read-only or full.
-    fn pin(&self, epoch: u64) -> io::Result<Option<Lock>>;
+    /// Tells every other process that `checkpoint_id` (1 and up) is being read, until the guard is
+    /// dropped or the process dies. Pins are counted. `None` where there is no file to lock and
+    /// none can be created: a place that is read-only or full.
+    fn pin(&self, checkpoint_id: u64) -> io::Result<Option<Lock>>;
 
-    /// Whether anybody else has pinned an epoch below `epoch`. The pins of this very disk do not
-    /// count.
-    fn is_pinned_below(&self, epoch: u64) -> io::Result<bool>;
+    /// Whether anybody else has pinned a checkpoint below `checkpoint_id`. The pins of this very
+    /// disk do not count.
+    fn is_pinned_below(&self, checkpoint_id: u64) -> io::Result<bool>;
 }

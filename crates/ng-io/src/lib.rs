@@ -47,13 +47,13 @@ pub use named_dir::NamedDir;
 pub use open::{
     BackendChoice, Finding, OpenOptions, Opened, ProbeReport, open_dir, open_named, probe,
 };
+pub use os::anon_map::{AnonMap, vec_in_huge_pages};
 pub use os::cache_file::{CacheFile, device_name};
 pub use os::filling::FillingRegion;
 pub use os::load::{cpu_time, device_reads};
 pub use os::machine::{
     MemoryLimit, memory_limit, peak_rss_bytes, ram_bytes, trim_allocator, usable_memory_bytes,
 };
-pub use os::region::{Region, vec_in_huge_pages};
 pub use os::usage::{ProcessUse, process_use};
 pub use reader::{Reader, WholeRead};
 pub use retry::past_signals;

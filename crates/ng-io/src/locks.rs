@@ -1,9 +1,10 @@
-//! Locks on the bytes of file `pins`: who may write to a directory, and which epochs are read.
+//! Locks on the bytes of file `pins`: who may write to a directory, and which checkpoints are read.
 //!
-//! Byte 0 is the writer's, byte `epoch` (1 and up) is for pins of that epoch. The file stays
-//! empty; only the locks count, and the kernel drops them with the process. What must not live
-//! here: what an epoch means. The invariant: all locks of one directory are on one open file
-//! description (`F_OFD_SETLK`), so its own never stand in its way, and are counted here instead.
+//! Byte 0 is the writer's, byte `checkpoint_id` (1 and up) is for pins of that checkpoint. The file
+//! stays empty; only the locks count, and the kernel drops them with the process. What must not
+//! live here: what a checkpoint means. The invariant: all locks of one directory are on one open
+//! file description (`F_OFD_SETLK`), so its own never stand in its way, and are counted here
+//! instead.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -61,7 +62,7 @@ struct State {
     file: Option<OwnedFd>,
     can_write: bool,
     is_writer: bool,
-    /// How often each epoch is pinned.
+    /// How often each checkpoint is pinned.
     pins: BTreeMap<u64, usize>,
 }
 
@@ -106,11 +107,15 @@ impl Locks {
         }
     }
 
-    /// A pin of `epoch`, unless there is no file and can be none.
-    pub fn pin(self: &Arc<Self>, epoch: u64, open: &OpenPins<'_>) -> io::Result<Option<Lock>> {
+    /// A pin of `checkpoint_id`, unless there is no file and can be none.
+    pub fn pin(
+        self: &Arc<Self>,
+        checkpoint_id: u64,
+        open: &OpenPins<'_>,
+    ) -> io::Result<Option<Lock>> {
         self.home.check()?;
-        if epoch == WRITER {
-            let message = "epoch 0 cannot be pinned, epochs count from 1";
+        if checkpoint_id == WRITER {
+            let message = "checkpoint 0 cannot be pinned, checkpoints count from 1";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
         let mut state = self.state();
@@ -118,25 +123,25 @@ impl Locks {
             return Ok(None);
         };
         // Nobody locks this byte for writing, so a refusal is no answer that may be waited for.
-        if !set(file, libc::F_RDLCK, epoch)? {
-            let message = format!("a foreign program has locked byte {epoch} of {PINS}");
+        if !set(file, libc::F_RDLCK, checkpoint_id)? {
+            let message = format!("a foreign program has locked byte {checkpoint_id} of {PINS}");
             return Err(io::Error::other(message));
         }
-        *state.pins.entry(epoch).or_default() += 1;
-        Ok(Some(self.guard(move |state| state.unpin(epoch))))
+        *state.pins.entry(checkpoint_id).or_default() += 1;
+        Ok(Some(self.guard(move |state| state.unpin(checkpoint_id))))
     }
 
-    /// Whether another open file description holds a pin below `epoch`.
-    pub fn is_pinned_below(&self, epoch: u64, open: &OpenPins<'_>) -> io::Result<bool> {
+    /// Whether another open file description holds a pin below `checkpoint_id`.
+    pub fn is_pinned_below(&self, checkpoint_id: u64, open: &OpenPins<'_>) -> io::Result<bool> {
         self.home.check()?;
-        if epoch <= 1 {
+        if checkpoint_id <= 1 {
             return Ok(false);
         }
         let mut state = self.state();
         let Some(file) = state.file_to_read(open)? else {
             return Ok(false);
         };
-        let found = control(file, libc::F_OFD_GETLK, libc::F_WRLCK, 1, epoch - 1)?;
+        let found = control(file, libc::F_OFD_GETLK, libc::F_WRLCK, 1, checkpoint_id - 1)?;
         Ok(i32::from(found.l_type) != libc::F_UNLCK)
     }
 
@@ -179,12 +184,12 @@ impl State {
         })
     }
 
-    fn unpin(&mut self, epoch: u64) {
-        let Some(count) = self.pins.get_mut(&epoch) else { return };
+    fn unpin(&mut self, checkpoint_id: u64) {
+        let Some(count) = self.pins.get_mut(&checkpoint_id) else { return };
         *count -= 1;
         if *count == 0 {
-            self.pins.remove(&epoch);
-            self.unlock(epoch);
+            self.pins.remove(&checkpoint_id);
+            self.unlock(checkpoint_id);
         }
     }
 

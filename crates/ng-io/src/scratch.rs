@@ -100,7 +100,7 @@ impl ScratchFile {
     }
 
     /// From now on reads and writes go past the page cache, where the file system can: offsets,
-    /// lengths and memory must be whole blocks then ([`crate::BLOCK_BYTES`], [`crate::Region`]).
+    /// lengths and memory must be whole blocks then ([`crate::BLOCK_BYTES`], [`crate::AnonMap`]).
     pub fn bypass_cache(&self) {
         let flags = rustix::fs::fcntl_getfl(&self.fd);
         // A refusal costs speed alone.

@@ -25,7 +25,7 @@ fn bytes_counted_are_within_two_percent_of_what_the_kernel_fetched() {
     let bytes = Random::new(seed).bytes(BLOCKS as usize * 4096);
     let disk = open(dir.path(), BackendChoice::Pread, &OpenOptions::default()).expect("opened");
     write_file(&disk, "a.dat", &bytes);
-    for choice in [BackendChoice::Uring, BackendChoice::Direct] {
+    for choice in [BackendChoice::Uring, BackendChoice::ODirect] {
         let Some(disk) = open(dir.path(), choice, &OpenOptions::default()) else {
             continue;
         };

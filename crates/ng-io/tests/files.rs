@@ -148,7 +148,7 @@ fn a_scratch_file_past_the_page_cache_reads_what_was_written_and_reserves_its_sp
     file.allocate(0).expect("nothing");
     file.allocate(1 << 20).expect("reserved");
     assert_eq!(file.len(), 1 << 20);
-    let mut memory = ng_io::Region::new(64 << 10).expect("memory");
+    let mut memory = ng_io::AnonMap::new(64 << 10).expect("memory");
     for at in [3_u64, 1, 2] {
         memory.as_mut_slice().fill(at as u8);
         file.write_all_at(at * (64 << 10), memory.as_slice()).expect("written");

@@ -1,4 +1,4 @@
-//! The right to write and the pins of epochs, between disks and between processes.
+//! The right to write and the pins of checkpoints, between disks and between processes.
 
 #![allow(clippy::expect_used)]
 

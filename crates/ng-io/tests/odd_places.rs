@@ -45,7 +45,7 @@ fn without_direct_reads_auto_takes_pread_and_direct_is_refused() {
     let opened = open_dir(place, BackendChoice::Auto, &options).expect("opened");
     assert_eq!(opened.disk.backend(), "pread");
     assert!(opened.note.contains("O_DIRECT does not work on proc"), "{}", opened.note);
-    let error = open_dir(place, BackendChoice::Direct, &options).expect_err("no O_DIRECT");
+    let error = open_dir(place, BackendChoice::ODirect, &options).expect_err("no O_DIRECT");
     let text = error.to_string();
     assert!(text.contains("direct") && text.contains("/proc/sys/kernel"), "{text}");
 }

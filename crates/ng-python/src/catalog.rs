@@ -10,7 +10,7 @@ pub fn describe(snapshot: &Snapshot) -> Value {
     let name_of = |id: usize| catalog.node_types.get(id).map(|t| t.name.clone());
     json!({
         "page_bytes": catalog.page_bytes,
-        "epoch": snapshot.epoch().0,
+        "checkpoint_id": snapshot.checkpoint_id().0,
         "disk_bytes": catalog.disk_bytes(),
         "reuse_ids": catalog.reuse_ids,
         "format_version": catalog.format_version(),

@@ -140,11 +140,11 @@ impl EpochWriter {
         directory: &str,
         name: &str,
         key: EpochKey,
-        train_epoch: u64,
+        epoch: u64,
         epochs: (u64, u64),
         hot: &HotSet,
     ) -> PyResult<Self> {
-        let id = EpochId { key, train_epoch, set: epochs.0..epochs.1 };
+        let id = EpochId { key, epoch, set: epochs.0..epochs.1 };
         let (snapshot, hot) = (Arc::clone(&snapshot.inner), Arc::clone(&hot.inner));
         let writer = detached(py, || {
             ng_sample::EpochWriter::create(snapshot, Path::new(directory), name, id, hot)
@@ -188,8 +188,8 @@ impl EpochFile {
     }
 
     #[getter]
-    fn train_epoch(&self) -> u64 {
-        self.inner.id().train_epoch
+    fn epoch(&self) -> u64 {
+        self.inner.id().epoch
     }
 
     /// The first epoch that was compiled with it, and the one after the last.

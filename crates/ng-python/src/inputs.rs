@@ -106,12 +106,12 @@ impl SeedPlan {
         self.inner.steps()
     }
 
-    fn stream(&self, train_epoch: u64, batch: u64) -> u64 {
-        self.inner.stream(train_epoch, batch)
+    fn stream(&self, epoch: u64, batch: u64) -> u64 {
+        self.inner.stream(epoch, batch)
     }
 
-    fn places(&self, py: Python<'_>, train_epoch: u64, first: u64, last: u64) -> Ids {
-        Ids(py.detach(|| self.inner.places(train_epoch, first..last)))
+    fn places(&self, py: Python<'_>, epoch: u64, first: u64, last: u64) -> Ids {
+        Ids(py.detach(|| self.inner.places(epoch, first..last)))
     }
 
     fn first(&self, batch: u64) -> u64 {

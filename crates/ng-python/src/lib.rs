@@ -39,7 +39,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("PAGE_SIZES", ng_store::PAGE_SIZES)?;
     module.add_class::<store::Store>()?;
     module.add_class::<snapshot::Snapshot>()?;
-    module.add_class::<update::WriteBatch>()?;
+    module.add_class::<update::Transaction>()?;
     module.add_class::<method::Method>()?;
     module.add_class::<shape::Shape>()?;
     module.add_class::<shape::Spread>()?;

@@ -85,14 +85,14 @@ impl Loader {
         Ok(Self { inner })
     }
 
-    fn run(&self, train_epoch: u64, first: u64) -> Run {
-        let mut run = self.inner.run(train_epoch, first);
+    fn run(&self, epoch: u64, first: u64) -> Run {
+        let mut run = self.inner.run(epoch, first);
         run.listen();
         Run { inner: Mutex::new(Some(run)) }
     }
 
-    fn epoch_of(&self, train_epoch: u64) -> u64 {
-        self.inner.epoch_of(train_epoch)
+    fn epoch_of(&self, epoch: u64) -> u64 {
+        self.inner.epoch_of(epoch)
     }
 
     #[getter]

@@ -16,10 +16,10 @@ use crate::progress::{go_on, reporting};
 use crate::store::{self, backend_choice};
 
 /// Rewrites a store with its rows in a new order; the report as JSON. `by` is `heat`, `locality`,
-/// or `trace` with the nodes of one.
+/// or `visits` with the nodes of one.
 #[pyfunction]
 #[pyo3(signature = (
-    path, by, node_type, fanouts, batch_size, seeds=None, trace=None, batches=32, dry_run=false,
+    path, by, node_type, fanouts, batch_size, seeds=None, visits=None, batches=32, dry_run=false,
     memory=None, backend="auto", progress=None, busy_timeout=5.0
 ))]
 #[allow(clippy::too_many_arguments)]
@@ -31,7 +31,7 @@ pub fn reorganize(
     fanouts: Vec<Vec<i64>>,
     batch_size: usize,
     seeds: Option<Ids>,
-    trace: Option<Ids>,
+    visits: Option<Ids>,
     batches: u64,
     dry_run: bool,
     memory: Option<u64>,
@@ -39,12 +39,12 @@ pub fn reorganize(
     progress: Option<Py<PyAny>>,
     busy_timeout: f64,
 ) -> PyResult<String> {
-    let by = match (by, trace) {
+    let by = match (by, visits) {
         ("heat", None) => By::Heat,
         ("locality", None) => By::Locality,
-        ("trace", Some(trace)) => By::Trace(trace.0),
+        ("visits", Some(visits)) => By::Visits(visits.0),
         _ => {
-            let message = format!("an order by {by:?}: use \"heat\", \"locality\" or a trace");
+            let message = format!("an order by {by:?}: use \"heat\", \"locality\" or visits");
             return Err(errors::named("UnsupportedArgument", message));
         }
     };

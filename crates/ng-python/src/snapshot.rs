@@ -27,8 +27,8 @@ type SparseRows<'py> = (Bound<'py, PyArray1<i64>>, Bound<'py, PyAny>, Bound<'py,
 #[pymethods]
 impl Snapshot {
     #[getter]
-    fn epoch(&self) -> u64 {
-        self.inner.epoch().0
+    fn checkpoint_id(&self) -> u64 {
+        self.inner.checkpoint_id().0
     }
 
     #[getter]

@@ -17,7 +17,7 @@ use crate::errors::{self, detached};
 use crate::lock::locked;
 use crate::progress::{go_on, raised_or, reporting};
 use crate::snapshot::Snapshot;
-use crate::update::WriteBatch;
+use crate::update::Transaction;
 
 /// An open store; see `_core.pyi`.
 #[pyclass(frozen, module = "neargraph._core")]
@@ -43,9 +43,9 @@ impl Store {
     }
 
     /// Waits for its turn and opens a batch.
-    fn write(&self, py: Python<'_>) -> PyResult<WriteBatch> {
+    fn write(&self, py: Python<'_>) -> PyResult<Transaction> {
         let store = self.store()?;
-        detached(py, || store.write()).map(WriteBatch::new).map_err(raised_or)
+        detached(py, || store.write()).map(Transaction::new).map_err(raised_or)
     }
 
     /// Adds a tensor, whose rows `rows` gives as bytes until it gives None; the commit.
@@ -170,13 +170,13 @@ impl Store {
         Ok(out)
     }
 
-    fn trace_reads(&self, path: &str) -> PyResult<()> {
-        Ok(self.store()?.trace_reads(Path::new(path))?)
+    fn log_reads(&self, path: &str) -> PyResult<()> {
+        Ok(self.store()?.log_reads(Path::new(path))?)
     }
 
-    fn end_trace(&self, py: Python<'_>) -> PyResult<u64> {
+    fn end_read_log(&self, py: Python<'_>) -> PyResult<u64> {
         let store = self.store()?;
-        Ok(py.detach(|| store.end_trace())?)
+        Ok(py.detach(|| store.end_read_log())?)
     }
 
     /// (reads a second, bytes a second), measured now; None if all files are too short.
@@ -290,8 +290,8 @@ pub fn verify(
     Ok(describe(&report))
 }
 
-/// Rewrites a store into fresh files; gives bytes before and after, the epoch, and why old files
-/// are left.
+/// Rewrites a store into fresh files; gives bytes before and after, the checkpoint, and why old
+/// files are left.
 #[pyfunction]
 #[pyo3(signature = (path, memory=None, backend="auto", progress=None, busy_timeout=5.0))]
 pub fn compact(
@@ -309,7 +309,7 @@ pub fn compact(
         let mut report = |done, total| callback.call((done, total));
         ng_store::compact(Path::new(&path), &options, &mut report)
     })?;
-    Ok((report.bytes_before, report.bytes_after, report.epoch, report.leftover))
+    Ok((report.bytes_before, report.bytes_after, report.checkpoint_id, report.leftover))
 }
 
 fn describe(report: &VerifyReport) -> String {

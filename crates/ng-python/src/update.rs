@@ -1,4 +1,4 @@
-//! `WriteBatch`: operations that become durable together, or not at all.
+//! `Transaction`: operations that become durable together, or not at all.
 
 use std::sync::Mutex;
 
@@ -15,21 +15,21 @@ use crate::errors::{self, detached};
 use crate::lock::locked;
 use crate::snapshot::owner;
 
-/// An open batch; see `_core.pyi`.
+/// An open transaction; see `_core.pyi`.
 #[pyclass(frozen, module = "neargraph._core")]
-pub struct WriteBatch {
-    inner: Mutex<Option<ng_store::WriteBatch>>,
+pub struct Transaction {
+    inner: Mutex<Option<ng_store::Transaction>>,
 }
 
-impl WriteBatch {
-    pub fn new(batch: ng_store::WriteBatch) -> Self {
-        Self { inner: Mutex::new(Some(batch)) }
+impl Transaction {
+    pub fn new(tx: ng_store::Transaction) -> Self {
+        Self { inner: Mutex::new(Some(tx)) }
     }
 
     fn with<T: Send>(
         &self,
         py: Python<'_>,
-        work: impl FnOnce(&mut ng_store::WriteBatch) -> Result<T, UpdateError> + Send,
+        work: impl FnOnce(&mut ng_store::Transaction) -> Result<T, UpdateError> + Send,
     ) -> PyResult<T> {
         let done = py.detach(|| locked(&self.inner).as_mut().map(work));
         done.ok_or_else(ended)?.map_err(errors::raised)
@@ -37,18 +37,21 @@ impl WriteBatch {
 }
 
 fn ended() -> PyErr {
-    errors::named("BatchEnded", "the batch has ended; start a new one with store.write()".into())
+    errors::named(
+        "TransactionEnded",
+        "the transaction has ended; start a new one with store.write()".into(),
+    )
 }
 
 #[pymethods]
-impl WriteBatch {
+impl Transaction {
     fn add_nodes(&self, py: Python<'_>, node_type: u16, count: u64) -> PyResult<Ids> {
         let node_type = NodeTypeId(node_type);
-        self.with(py, |batch| (0..count).map(|_| batch.add_node(node_type)).collect()).map(Ids)
+        self.with(py, |tx| (0..count).map(|_| tx.add_node(node_type)).collect()).map(Ids)
     }
 
     fn delete_node(&self, py: Python<'_>, node_type: u16, id: u64) -> PyResult<()> {
-        self.with(py, |batch| batch.delete_node(NodeTypeId(node_type), id))
+        self.with(py, |tx| tx.delete_node(NodeTypeId(node_type), id))
     }
 
     #[pyo3(signature = (edge_type, sources, destinations, times=None, weights=None))]
@@ -78,8 +81,7 @@ impl WriteBatch {
             edge.weight = *weight;
         }
         let edge_type = EdgeTypeId(edge_type);
-        self.with(py, |batch| batch.add_edges(edge_type, &sources.0, &destinations.0, &data))
-            .map(Ids)
+        self.with(py, |tx| tx.add_edges(edge_type, &sources.0, &destinations.0, &data)).map(Ids)
     }
 
     #[pyo3(signature = (edge_type, source, destination, edge_id=None))]
@@ -92,7 +94,7 @@ impl WriteBatch {
         edge_id: Option<u64>,
     ) -> PyResult<u64> {
         let edge_type = EdgeTypeId(edge_type);
-        self.with(py, |batch| batch.delete_edge(edge_type, source, destination, edge_id))
+        self.with(py, |tx| tx.delete_edge(edge_type, source, destination, edge_id))
     }
 
     /// Replaces rows; `rows` holds their bytes, one row after the other.
@@ -108,9 +110,9 @@ impl WriteBatch {
         let owner = owner(kind, type_id)?;
         let strided = |_| PyValueError::new_err("rows must be contiguous");
         let bytes = rows.as_slice().map_err(strided)?;
-        self.with(py, |batch| {
-            let tensor = batch.tensor(owner, name)?;
-            batch.set_rows(tensor, &ids.0, bytes)
+        self.with(py, |tx| {
+            let tensor = tx.tensor(owner, name)?;
+            tx.set_rows(tensor, &ids.0, bytes)
         })
     }
 
@@ -125,23 +127,23 @@ impl WriteBatch {
     ) -> PyResult<Bound<'py, PyArray1<u8>>> {
         let (owner, values) = (owner(kind, type_id)?, arrays::bytes_of(values)?);
         let values = values.as_slice()?;
-        let rows = self.with(py, |batch| {
-            let tensor = batch.tensor(owner, name)?;
-            batch.encode_rows(tensor, values)
+        let rows = self.with(py, |tx| {
+            let tensor = tx.tensor(owner, name)?;
+            tx.encode_rows(tensor, values)
         });
         arrays::owned(py, rows?, None)
     }
 
-    /// Makes the batch durable; gives its number and how many operations it has.
+    /// Makes the transaction durable; gives its number and how many operations it has.
     fn commit(&self, py: Python<'_>) -> PyResult<(u64, u64)> {
-        let batch = locked(&self.inner).take().ok_or_else(ended)?;
-        let commit = detached(py, || batch.commit())?;
+        let tx = locked(&self.inner).take().ok_or_else(ended)?;
+        let commit = detached(py, || tx.commit())?;
         Ok((commit.lsn, commit.ops))
     }
 
-    /// Undoes the batch, if it has not ended.
+    /// Undoes the transaction, if it has not ended.
     fn abort(&self, py: Python<'_>) {
-        let batch = locked(&self.inner).take();
-        py.detach(|| drop(batch));
+        let tx = locked(&self.inner).take();
+        py.detach(|| drop(tx));
     }
 }

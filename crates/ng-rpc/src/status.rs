@@ -154,7 +154,7 @@ fn code_of(kind: ErrorKind) -> (Code, &'static str) {
         ErrorKind::EdgeNotFound => (Code::NotFound, "EDGE_NOT_FOUND"),
         ErrorKind::ReverseMissing => (Code::FailedPrecondition, "REVERSE_MISSING"),
         ErrorKind::RowWidth => (Code::InvalidArgument, "ROW_WIDTH"),
-        ErrorKind::BatchEnded => (Code::Aborted, "BATCH_ENDED"),
+        ErrorKind::TransactionEnded => (Code::Aborted, "TRANSACTION_ENDED"),
         ErrorKind::StorePoisoned => (Code::FailedPrecondition, "STORE_POISONED"),
         ErrorKind::CompiledMismatch => (Code::FailedPrecondition, "COMPILED_MISMATCH"),
         ErrorKind::InvalidModel => (Code::InvalidArgument, "INVALID_MODEL"),

@@ -71,7 +71,7 @@ fn run(
 fn main() -> Result<(), Failure> {
     let mut args = std::env::args().skip(1);
     let dir: PathBuf = args.next().ok_or("usage: engine_rate DIR [BACKEND] [MEMORY_MB]")?.into();
-    let backend = args.next().unwrap_or_else(|| "direct".into()).parse()?;
+    let backend = args.next().unwrap_or_else(|| "odirect".into()).parse()?;
     let memory_mb: u64 = args.next().map_or(Ok(64), |text| text.parse())?;
     let memory = Some(memory_mb << 20);
     let options = OpenOptions { memory, backend, ..OpenOptions::default() };

@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ng_io::{BLOCK_BYTES, Region};
+use ng_io::{AnonMap, BLOCK_BYTES};
 use ng_types::{BudgetExceeded, Reservation};
 
 use crate::SampleError;
@@ -34,7 +34,7 @@ impl Buffer {
     pub fn new(len: usize) -> Result<Self, SampleError> {
         let is_large = len >= LARGE_BYTES;
         let small = |source| SampleError::NoMemory { bytes: len, source };
-        let region = if is_large { region(len)? } else { Region::new(len).map_err(small)? };
+        let region = if is_large { region(len)? } else { AnonMap::new(len).map_err(small)? };
         Ok(Self { pooled: Pooled { region, held: None }, len, home: None })
     }
 
@@ -59,7 +59,7 @@ impl Eq for Buffer {}
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        if let (Some(home), Ok(empty)) = (self.home.take(), Region::new(0)) {
+        if let (Some(home), Ok(empty)) = (self.home.take(), AnonMap::new(0)) {
             let empty = Pooled { region: empty, held: None };
             home.take_back(std::mem::replace(&mut self.pooled, empty));
         }
@@ -67,8 +67,8 @@ impl Drop for Buffer {
 }
 
 /// Memory in huge pages.
-pub(crate) fn region(bytes: usize) -> Result<Region, SampleError> {
-    Region::with_huge_pages(bytes).map_err(|source| SampleError::NoMemory { bytes, source })
+pub(crate) fn region(bytes: usize) -> Result<AnonMap, SampleError> {
+    AnonMap::with_huge_pages(bytes).map_err(|source| SampleError::NoMemory { bytes, source })
 }
 
 /// Buffers that come back: all of one length, but for those that had to become longer; or of any
@@ -84,7 +84,7 @@ pub(crate) struct Pool {
 /// A buffer's memory, and what pays for it in a pool.
 #[derive(Debug)]
 struct Pooled {
-    region: Region,
+    region: AnonMap,
     held: Option<Reservation>,
 }
 
@@ -162,7 +162,7 @@ impl Pool {
     /// A new buffer of `len` bytes that comes back; `held` has [`Pool::room`] for it.
     pub fn make(self: &Arc<Self>, len: usize, held: Reservation) -> Result<Buffer, SampleError> {
         let Buffer { pooled, .. } = &mut Buffer::new(Self::room(len))?;
-        let empty = Region::new(0).map_err(|source| SampleError::NoMemory { bytes: 0, source })?;
+        let empty = AnonMap::new(0).map_err(|source| SampleError::NoMemory { bytes: 0, source })?;
         let region = std::mem::replace(&mut pooled.region, empty);
         let pooled = Pooled { region, held: Some(held) };
         Ok(Buffer { pooled, len, home: Some(Arc::clone(self)) })

@@ -76,7 +76,7 @@ fn write(store: &Store, dir: &Path, epoch: u64, hot: &Arc<HotSet>) -> Result<u64
     let stored = sampler(store).storing(hot)?;
     let ahead = Pipeline::new(stored, epochs((epoch, 0)), Way::Ahead(settings))?;
     let name = format!("{epoch}.epoch");
-    let id = EpochId { key: key(), train_epoch: epoch, set: 0..epoch + 1 };
+    let id = EpochId { key: key(), epoch, set: 0..epoch + 1 };
     let mut writer = EpochWriter::create(store.snapshot(), dir, &name, id, Arc::clone(hot))?;
     for batch in ahead {
         writer.push(&batch?)?;
@@ -310,7 +310,7 @@ fn what_an_interrupted_writer_left_is_not_used_and_stands_in_nobodys_way() {
     let store = open(place.path(), MEMORY);
     let hot = Arc::new(survey(&store, 1).choose().0);
     let begin = || {
-        let id = EpochId { key: key(), train_epoch: 0, set: 0..1 };
+        let id = EpochId { key: key(), epoch: 0, set: 0..1 };
         EpochWriter::create(store.snapshot(), out.path(), "0.epoch", id, Arc::clone(&hot))
     };
     let mut writer = begin().expect("begins");

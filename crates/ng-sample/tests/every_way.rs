@@ -145,7 +145,7 @@ fn compile(store: &Store, method: Method, dir: &Path) {
     let hot = Arc::new(survey.rows_within(1 << 20));
     let stored = sampler(store, method).storing(&hot).expect("stored");
     for epoch in 1..3 {
-        let id = EpochId { key: [].into(), train_epoch: epoch, set: 1..3 };
+        let id = EpochId { key: [].into(), epoch, set: 1..3 };
         let name = format!("{epoch}.epoch");
         let writer = EpochWriter::create(store.snapshot(), dir, &name, id, Arc::clone(&hot));
         let mut writer = writer.expect("writer");
@@ -158,7 +158,7 @@ fn compile(store: &Store, method: Method, dir: &Path) {
 
 /// Whether a look-ahead can be asked for this.
 fn is_legal(plan: &Settings) -> bool {
-    plan.reading != Reading::Direct
+    plan.reading != Reading::OnDemand
         && (plan.reading, plan.two_phase) != (Reading::Distribute, Some(false))
         && (plan.reading, plan.two_phase) != (Reading::Window, Some(true))
 }

@@ -85,7 +85,7 @@ fn every_order_leaves_batches_as_they_are_and_touches_fewer_pages() {
     let trace: Vec<u64> =
         expected.iter().flat_map(|b| &b.nodes[0].ids).map(|id| *id as u64).collect();
     let mut before = None;
-    for by in [By::Heat, By::Trace(trace), By::Locality] {
+    for by in [By::Heat, By::Visits(trace), By::Locality] {
         let report = run(&path, &wanted(by.clone()));
         let [pages] = report.pages.as_slice() else { panic!("{report:?}") };
         assert!(batches(&path) == expected, "{by:?}");
@@ -128,7 +128,7 @@ fn heat_is_how_often_batches_have_a_node_and_a_dry_run_changes_nothing() {
     assert!(seeds.iter().all(|seed| order[..60].contains(seed)));
     assert!(order[30 + 20 + 20 * GROUP as usize..].is_sorted());
     let trace = vec![9, 5, 7, 7, 5, 7];
-    run(&path, &wanted(By::Trace(trace)));
+    run(&path, &wanted(By::Visits(trace)));
     assert_eq!(nodes(&path)[..5], [7, 5, 9, 0, 1]);
 }
 
@@ -154,7 +154,7 @@ fn what_does_not_fit_is_refused_and_a_stop_leaves_the_store() {
     let mut none = wanted(By::Heat);
     none.batches.seeds = Some(Vec::new());
     assert!(matches!(refused(&none, 48 << 20), ReorganizeError::Spec(_)));
-    let error = refused(&wanted(By::Trace(vec![NODES])), 48 << 20);
+    let error = refused(&wanted(By::Visits(vec![NODES])), 48 << 20);
     assert!(error.to_string().contains("6000"), "{error}");
     for phase in ["heat", "locality", "count pages", "rewrite"] {
         let stopped =

@@ -11,7 +11,7 @@ use ng_sample::{
 use ng_store::TensorRef;
 use ng_types::NodeTypeId;
 
-const BACKENDS: [&str; 5] = ["memory", "mmap", "pread", "direct", "uring"];
+const BACKENDS: [&str; 5] = ["memory", "mmap", "pread", "odirect", "uring"];
 const PAGE_BYTES: [u32; 3] = [4096, 16384, 65536];
 const MEMORY: [u64; 2] = [24 << 20, 256 << 20];
 const THREADS: [usize; 3] = [1, 2, 4];

@@ -29,7 +29,7 @@ fn needed(path: &str) -> u8 {
     let anyone = ["Check", "Watch", "ServerLive", "ServerReady"];
     let write = [
         "UpdateGraph",
-        "ApplyBatch",
+        "ApplyTransaction",
         "AddVertex",
         "DeleteVertex",
         "AddEdge",
@@ -139,7 +139,7 @@ fn quotas_and_read_only_servers_refuse_with_a_reason() {
         // A slow machine gives another request in the time of ten.
         assert!((5..=7).contains(&refused) && refused == waits, "{codes:?}");
         assert_eq!(call(&channel, path, Some("a-token-of-the-boss-1")).await.code(), Code::Ok);
-        let path = "/neargraph.v1.GraphStoreService/ApplyBatch";
+        let path = "/neargraph.v1.GraphStoreService/ApplyTransaction";
         let changed = call(&channel, path, Some("a-token-of-the-boss-1")).await;
         assert_eq!(changed.code(), Code::FailedPrecondition);
         assert!(changed.message().contains("read-only"), "{}", changed.message());

@@ -63,13 +63,17 @@ impl Caller {
         self.runtime.block_on(call).map(Response::into_inner)
     }
 
-    fn apply(&self, changes: Vec<Kind>, key: &[u8]) -> Result<v1::ApplyBatchResponse, Status> {
+    fn apply(
+        &self,
+        changes: Vec<Kind>,
+        key: &[u8],
+    ) -> Result<v1::ApplyTransactionResponse, Status> {
         let changes = changes.into_iter().map(|change| v1::Change { change: Some(change) });
         let changes = changes.collect();
         let (graph, idempotency_key) = ("typed".into(), key.to_vec());
         let request =
-            v1::ApplyBatchRequest { graph, changes, idempotency_key, ..Default::default() };
-        self.wait(self.store().apply_batch(request))
+            v1::ApplyTransactionRequest { graph, changes, idempotency_key, ..Default::default() };
+        self.wait(self.store().apply_transaction(request))
     }
 
     fn embed(&self, tensor: &str, ids: &[u64], at: Option<u64>) -> Result<v1::Tensor, Status> {
@@ -363,7 +367,7 @@ fn requests_with_one_key_at_the_same_time_are_applied_once() {
         let changes =
             vec![change(author(&[])), change(writes(Node::Added(0), round % 5, round as i64))];
         let idempotency_key = round.to_le_bytes().to_vec();
-        let request = v1::ApplyBatchRequest {
+        let request = v1::ApplyTransactionRequest {
             graph: "typed".into(),
             changes,
             idempotency_key,
@@ -372,7 +376,7 @@ fn requests_with_one_key_at_the_same_time_are_applied_once() {
         let calls: Vec<_> = (0..copies)
             .map(|_| {
                 let (mut store, request) = (caller.store(), request.clone());
-                caller.runtime.spawn(async move { store.apply_batch(request).await })
+                caller.runtime.spawn(async move { store.apply_transaction(request).await })
             })
             .collect();
         let answers: Vec<_> = calls
@@ -692,8 +696,9 @@ fn a_graph_is_copied_while_it_changes_and_the_copy_is_served() {
     // What was applied before the copy is known to it.
     let changes = vec![v1::Change { change: Some(author(&[])) }];
     let (graph, idempotency_key) = ("restored".into(), b"key".to_vec());
-    let request = v1::ApplyBatchRequest { graph, changes, idempotency_key, ..Default::default() };
-    assert!(caller.wait(caller.store().apply_batch(request)).expect("repeated").repeated);
+    let request =
+        v1::ApplyTransactionRequest { graph, changes, idempotency_key, ..Default::default() };
+    assert!(caller.wait(caller.store().apply_transaction(request)).expect("repeated").repeated);
     serving.end();
 }
 

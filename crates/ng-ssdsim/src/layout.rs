@@ -18,7 +18,7 @@ use crate::time::{Picos, from_ns};
 
 /// Who decides where a page lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "snake_case")]
 pub enum Placement {
     /// A random die for each page, from a seed.
     Random(u64),
@@ -26,7 +26,7 @@ pub enum Placement {
     /// degree puts there.
     Striped,
     /// The same with the pages of the file that the direct layout makes of the trace's graph.
-    Direct,
+    DirectLayout,
 }
 
 /// Which bytes share a page.
@@ -153,7 +153,7 @@ impl Layout {
 
     /// The same for the nodes of a trace, whose places it takes where they are asked for.
     pub fn of_trace(mut self, trace: &Trace) -> Result<Self, LayoutError> {
-        if self.placement == Placement::Direct {
+        if self.placement == Placement::DirectLayout {
             let fits = |places: &&Arc<Places>| u64::from(places.page_bytes) == self.page_bytes;
             let places = trace.places.as_ref().filter(fits);
             let none = LayoutError::NoPlaces { page_bytes: self.page_bytes };
@@ -237,7 +237,7 @@ impl Layout {
     pub fn address(&self, node: NodeId, page: Page) -> Address {
         let number = match self.placement {
             Placement::Random(seed) => mixed(seed, node, page),
-            Placement::Striped | Placement::Direct => self.number(node, page),
+            Placement::Striped | Placement::DirectLayout => self.number(node, page),
         };
         self.stripes.address(number)
     }
@@ -358,7 +358,8 @@ mod tests {
             row: vec![10, 3],
         };
         let mut trace = Trace::default();
-        let make = |format| Layout::new(format, &Config::paper(), 400, 100.0, Placement::Direct);
+        let make =
+            |format| Layout::new(format, &Config::paper(), 400, 100.0, Placement::DirectLayout);
         let missing = make(Format::Direct).of_trace(&trace).unwrap_err().to_string();
         assert!(missing.contains("pages of 4000 bytes"), "{missing}");
         trace.places = Some(Arc::new(Places { page_bytes: 4096, ..places.clone() }));

@@ -189,16 +189,16 @@ pub enum OpenError {
         /// What is wrong with slot B.
         b: String,
     },
-    /// Two valid slots of one epoch that say different things.
+    /// Two valid slots of one checkpoint that say different things.
     #[error(
-        "{path}: root.a and root.b are both of epoch {epoch} but differ; one was replaced by a \
+        "{path}: root.a and root.b are both of checkpoint {checkpoint_id} but differ; one was replaced by a \
          copy of another store; restore both from one copy"
     )]
     RootsDisagree {
         /// The path given.
         path: String,
-        /// The epoch of both.
-        epoch: u64,
+        /// The checkpoint of both.
+        checkpoint_id: u64,
     },
     /// A segment is missing or shorter than the catalog says.
     #[error("{path}/{file}: {found} bytes, expected {expected}: truncated; restore from a copy")]

@@ -67,7 +67,7 @@ pub fn root(data: &[u8]) {
     let header = RootHeader { body_bytes, body_crc: checksum::of(body), ..header };
     if let Ok(catalog) = root::decode_body(&header, body) {
         black_box(catalog.disk_bytes());
-        black_box(root::encode(&catalog, header.epoch, header.lsn).is_ok());
+        black_box(root::encode(&catalog, header.checkpoint_id, header.lsn).is_ok());
     }
 }
 

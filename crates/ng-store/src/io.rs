@@ -4,8 +4,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 pub(crate) use ng_io::{
-    Appender, BLOCK_BYTES, CacheFile, Disk, FileId, Gauge, READ_BYTES_MAX, ReadError, ReadOp,
-    Reader, Region, WriteError, device_name, past_signals,
+    AnonMap, Appender, BLOCK_BYTES, CacheFile, Disk, FileId, Gauge, READ_BYTES_MAX, ReadError,
+    ReadOp, Reader, WriteError, device_name, past_signals,
 };
 use ng_io::{BackendChoice, NamedDir, OpenOptions, open_dir, open_named};
 

@@ -1,7 +1,7 @@
 //! The on-disk graph store: pages, page table, topology, tensors, dictionaries, snapshots, verify.
 //!
 //! What lives here: the format (`docs/reference/format.md`), the writer that builds a store in one
-//! pass, batches that change it, and the readers that serve whole batches from a pinned
+//! pass, transactions that change it, and the readers that serve whole batches from a pinned
 //! [`Snapshot`]. What must not: sampling, parsing of users' files, any file access that does not go
 //! through `ng-io`. The invariant: bytes are hostile until the checksum kept with their pointer
 //! holds and a `decode` has typed them.
@@ -69,7 +69,6 @@ pub use verify::{Problem, Progress, VerifyReport, verify, verify_on};
 pub use version::changes::Changes;
 pub use version::root::FORMAT_VERSION;
 pub use write::add_tensor::{NewTensor, NextRows};
-pub use write::batch::{Commit, EdgeData, WriteBatch};
 pub use write::checkpoint::CheckpointReport;
 pub use write::compact::{CompactReport, compact, reorganize};
 pub use write::error::UpdateError;
@@ -77,4 +76,5 @@ pub use write::keyed::Begun;
 pub use write::narrow::narrow;
 pub use write::recover::Recovery;
 pub use write::reorganize::{MakeOrders, NewOrder, reorganize_bytes};
+pub use write::transaction::{Commit, EdgeData, Transaction};
 pub use write::writer::UpdateStats;

@@ -38,8 +38,8 @@ pub(crate) const RECORD_BYTES_MAX: u64 = 1 << 30;
 pub(crate) const MANIFEST_BYTES_MAX: u64 = 1 << 20;
 /// Backups that one restoring reads: the longer a chain, the likelier that a link of it is lost.
 pub(crate) const BACKUPS_MAX: usize = 1000;
-/// Keys of batches that a store remembers, the bytes of one, those of its note, and of all of them:
-/// they lie in the catalog.
+/// Keys of transactions that a store remembers, the bytes of one, those of its note, and of all of
+/// them: they lie in the catalog.
 pub(crate) const KEYS_MAX: usize = 4096;
 pub const KEY_BYTES_MAX: usize = 64;
 pub const KEY_NOTE_BYTES_MAX: usize = 4096;

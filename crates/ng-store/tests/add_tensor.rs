@@ -44,12 +44,12 @@ fn build(path: &Path, random: &mut Random, reuse_ids: bool) -> Graph {
 }
 
 fn change(store: &Store, graph: &mut Graph, random: &mut Random) {
-    let mut batch = store.write().unwrap();
-    (0..200).for_each(|_| drop(graph.step(&mut batch, random, true).unwrap()));
+    let mut tx = store.write().unwrap();
+    (0..200).for_each(|_| drop(graph.step(&mut tx, random, true).unwrap()));
     let op = Op::AddNode(0);
-    let outcome = graph.run(&mut batch, &op).unwrap();
+    let outcome = graph.run(&mut tx, &op).unwrap();
     graph.apply(&op, Some(&outcome));
-    batch.commit().unwrap();
+    tx.commit().unwrap();
 }
 
 #[test]
@@ -272,9 +272,9 @@ fn batches_and_checkpoints_of_other_threads_wait() {
         let of_others = &store;
         let writing = scope.spawn(move || {
             wait.recv().unwrap();
-            let lsn = of_others.write().map(|mut batch| {
-                batch.add_node(NodeTypeId(0)).unwrap();
-                batch.commit().unwrap().lsn
+            let lsn = of_others.write().map(|mut tx| {
+                tx.add_node(NodeTypeId(0)).unwrap();
+                tx.commit().unwrap().lsn
             });
             lsn.unwrap()
         });
@@ -314,10 +314,10 @@ fn power_is_lost_at_any_moment_and_the_tensor_is_there_whole_or_not_at_all() {
     for step in 0..3 {
         // With and without commits that only the log has; over what an addition has left.
         if step != 1 {
-            let mut batch = store.write().unwrap();
+            let mut tx = store.write().unwrap();
             let op = Op::SetRow(0, step, random.bytes(12));
-            assert_eq!(graph.run(&mut batch, &op).unwrap(), graph.apply(&op, None));
-            disk.mark(batch.commit().unwrap().lsn);
+            assert_eq!(graph.run(&mut tx, &op).unwrap(), graph.apply(&op, None));
+            disk.mark(tx.commit().unwrap().lsn);
             states.push(graph.clone());
         }
         let mut failing = graph.clone();

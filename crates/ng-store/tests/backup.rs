@@ -29,7 +29,10 @@ fn save(store: &Store, target: &Path, base: Option<&Path>) -> BackupReport {
 fn check(report: &BackupReport, path: &Path, (graph, at): (&mut Graph, &mut u64)) {
     let target = path.with_extension("ng");
     let found = restore(path, &target, &mut on).unwrap();
-    assert_eq!((found.epoch, found.lsn, found.pages), (report.epoch, report.lsn, report.pages));
+    assert_eq!(
+        (found.checkpoint_id, found.lsn, found.pages),
+        (report.checkpoint_id, report.lsn, report.pages)
+    );
     assert_eq!(found.fingerprint, report.fingerprint);
     assert_eq!(verify_backup(path, &mut on).unwrap(), found);
     let sound = verify(&target, &child::options(), &mut on).unwrap();
@@ -150,7 +153,10 @@ fn an_increment_reads_page_tables_and_the_pages_that_a_checkpoint_has_written() 
     let report = save(&store, &dir.path().join("more"), Some(&whole));
     assert_eq!(report.pages_copied, checkpoint.pages);
     assert!(report.pages_copied > 0 && report.pages_copied * 10 < first.pages_copied);
-    assert_eq!((report.epoch, report.base.as_deref()), (checkpoint.epoch, Some("whole")));
+    assert_eq!(
+        (report.checkpoint_id, report.base.as_deref()),
+        (checkpoint.checkpoint_id, Some("whole"))
+    );
     // Beside the pages it reads both roots and the page tables, once.
     let tables = report.bytes - report.page_bytes_copied;
     let read = store.stats().read_bytes;
@@ -220,7 +226,7 @@ fn beside_a_writer_another_handle_saves_the_newest_checkpoint_and_says_that_the_
     let writer = Store::open(&source, &child::options()).unwrap();
     let mut graph = child::imported(SEED);
     (1..10).for_each(|lsn| child::commit_to(&writer, &mut graph, SEED, lsn));
-    let epoch = writer.checkpoint().unwrap().epoch;
+    let checkpoint_id = writer.checkpoint().unwrap().checkpoint_id;
     (10..14).for_each(|lsn| child::commit_to(&writer, &mut graph, SEED, lsn));
     let reader = Store::open(&source, &child::options()).unwrap();
     // Its root is replaced before the copy begins, and its pages stay.
@@ -229,7 +235,7 @@ fn beside_a_writer_another_handle_saves_the_newest_checkpoint_and_says_that_the_
         writer.checkpoint().unwrap();
     }
     let report = save(&reader, &path, None);
-    assert_eq!((report.epoch, report.lsn, report.log_goes_on), (epoch, 9, true));
+    assert_eq!((report.checkpoint_id, report.lsn, report.log_goes_on), (checkpoint_id, 9, true));
     check(&report, &path, (&mut child::imported(SEED), &mut 0));
     drop(writer);
     let fresh = Store::open(&source, &child::options()).unwrap();

@@ -207,9 +207,9 @@ fn a_writer_beside_readers_that_open_the_store_is_never_refused() {
         let mut store = Store::open(&path, &options).unwrap();
         for number in 0..writes {
             match store.write() {
-                Ok(mut batch) => {
-                    drop(graph.step(&mut batch, &mut random, graph.num_entries() < 3000).unwrap());
-                    batch.commit().unwrap();
+                Ok(mut tx) => {
+                    drop(graph.step(&mut tx, &mut random, graph.num_entries() < 3000).unwrap());
+                    tx.commit().unwrap();
                 }
                 Err(error) => {
                     refused += 1;

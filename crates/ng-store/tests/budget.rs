@@ -1,4 +1,4 @@
-//! Caches and batches share one budget: caches give way, and never pass it.
+//! Caches and transactions share one budget: caches give way, and never pass it.
 #![allow(clippy::expect_used)]
 
 mod common;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use common::model::{Model, ModelEdges};
 use common::seeded;
 use ng_store::{
-    Expansion, OpenOptions, Owner, ReadError, Store, UpdateError, UpdateStats, WriteBatch,
+    Expansion, OpenOptions, Owner, ReadError, Store, Transaction, UpdateError, UpdateStats,
 };
 use ng_testing::MemDisk;
 use ng_types::{EdgeTypeId, NodeTypeId};
@@ -34,11 +34,11 @@ fn full_store() -> (Model, Store) {
 #[test]
 fn a_batch_takes_what_it_needs_from_the_caches_and_reading_goes_on() {
     let (model, store) = full_store();
-    let batch = store.reserve_batch(MEMORY - (1 << 20)).expect("caches give way");
+    let tx = store.reserve_batch(MEMORY - (1 << 20)).expect("caches give way");
     assert!(store.stats().row_cache_bytes < 1 << 20);
     model.compare(&store.snapshot(), &mut seeded(1), 500);
     assert!(store.budget().peak_bytes() <= MEMORY);
-    drop(batch);
+    drop(tx);
     // After a while without shortage the row cache may grow again.
     for _ in 0..400 {
         drop(store.reserve_batch(1 << 20).expect("free"));
@@ -53,7 +53,7 @@ fn a_batch_beyond_the_budget_is_refused_at_once_and_one_beyond_the_rest_after_a_
     let (_, store) = full_store();
     let refused = |bytes| matches!(store.reserve_batch(bytes), Err(ReadError::Budget(_)));
     assert!(refused(MEMORY + 1));
-    assert!(store.stats().row_cache_bytes > 0, "a hopeless batch must not empty the cache");
+    assert!(store.stats().row_cache_bytes > 0, "a hopeless transaction must not empty the cache");
     let held = store.reserve_batch(MEMORY / 2).expect("fits");
     assert!(refused(MEMORY / 2 + 1));
     drop(held);
@@ -68,9 +68,9 @@ fn many_threads_on_one_snapshot_get_right_answers_within_the_budget() {
             scope.spawn(move || {
                 let mut random = seeded(seed);
                 for _ in 0..6 {
-                    let batch = store.reserve_batch(3 << 20).expect("served in turn");
+                    let tx = store.reserve_batch(3 << 20).expect("served in turn");
                     model.compare(&store.snapshot(), &mut random, 900);
-                    drop(batch);
+                    drop(tx);
                     store.reclaim(1 << 20);
                 }
             });
@@ -94,21 +94,25 @@ fn a_log_of_more_changes_than_the_budget_holds_is_recovered_in_parts() {
     model.tensors[0].bytes.iter_mut().for_each(|byte| *byte = !*byte);
     for (first, bytes) in (0..).step_by(100).zip(model.tensors[0].bytes.chunks(100 * 1024)) {
         let rows: Vec<u64> = (first..first + 100).collect();
-        let mut batch = store.write().expect("writes");
-        batch.set_rows(tensor, &rows, bytes).expect("changes");
-        batch.commit().expect("commits");
+        let mut tx = store.write().expect("writes");
+        tx.set_rows(tensor, &rows, bytes).expect("changes");
+        tx.commit().expect("commits");
     }
-    let before = store.snapshot().epoch();
+    let before = store.snapshot().checkpoint_id();
     let crashed = MemDisk::from_image(disk.durable_image());
     let store = open(Arc::new(crashed), 4 << 20);
     model.compare(&store.snapshot(), &mut random, 1_000);
     // 9 MB of changed pages, of which it holds 2 MB at a time.
-    assert!(store.snapshot().epoch().0 >= before.0 + 3, "{:?}", store.snapshot().epoch());
+    assert!(
+        store.snapshot().checkpoint_id().0 >= before.0 + 3,
+        "{:?}",
+        store.snapshot().checkpoint_id()
+    );
 }
 
-/// Changes rows in batches, each of which ends with an operation that needs an answer or not, with
-/// a budget that holds a few of them.
-fn change_in_batches(rows_together: u64, batches: u64, needs_answers: bool) -> UpdateStats {
+/// Changes rows in transactions, each of which ends with an operation that needs an answer or not,
+/// with a budget that holds a few of them.
+fn change_in_batches(rows_together: u64, transactions: u64, needs_answers: bool) -> UpdateStats {
     let memory = 6 << 20;
     let mut random = seeded(10);
     let mut model = Model::new(&[9_000], 4096);
@@ -118,7 +122,7 @@ fn change_in_batches(rows_together: u64, batches: u64, needs_answers: bool) -> U
     let (disk, tensor) = (model.build(), model.tensor_ref(0));
     let options = OpenOptions { memory: Some(memory), ..OpenOptions::default() };
     let store = Store::open_on(disk.clone(), &options).expect("opens");
-    for number in 0..batches {
+    for number in 0..transactions {
         let rows: Vec<u64> =
             (0..rows_together).map(|row| (number * rows_together + row) % 9_000).collect();
         let mut bytes = Vec::new();
@@ -128,14 +132,14 @@ fn change_in_batches(rows_together: u64, batches: u64, needs_answers: bool) -> U
             row.copy_from_slice(&random.bytes(4096));
             bytes.extend_from_slice(row);
         }
-        let mut batch = store.write().expect("writes");
+        let mut tx = store.write().expect("writes");
         if needs_answers {
-            batch.delete_edge(EdgeTypeId(0), 7, 6, None).expect_err("there is none");
+            tx.delete_edge(EdgeTypeId(0), 7, 6, None).expect_err("there is none");
         }
         for (row, bytes) in rows.iter().zip(bytes.chunks(4096)) {
-            batch.set_row(tensor, *row, bytes).expect("a checkpoint makes room");
+            tx.set_row(tensor, *row, bytes).expect("a checkpoint makes room");
         }
-        batch.commit().expect("a checkpoint makes room");
+        tx.commit().expect("a checkpoint makes room");
         assert_eq!(store.snapshot().lsn(), number + 1);
     }
     assert!(store.budget().peak_bytes() <= memory);
@@ -149,9 +153,9 @@ fn change_in_batches(rows_together: u64, batches: u64, needs_answers: bool) -> U
 
 #[test]
 fn many_small_batches_fit_in_a_small_budget_since_a_checkpoint_makes_room() {
-    for (rows_together, batches) in [(1, 3_000), (90, 40), (260, 20), (300, 12)] {
+    for (rows_together, transactions) in [(1, 3_000), (90, 40), (260, 20), (300, 12)] {
         for needs_answers in [false, true] {
-            let stats = change_in_batches(rows_together, batches, needs_answers);
+            let stats = change_in_batches(rows_together, transactions, needs_answers);
             println!("{rows_together} rows, {needs_answers}: {} checkpoints", stats.checkpoints);
         }
     }
@@ -171,11 +175,11 @@ fn batches_of_many_threads_make_room_for_each_other() {
             scope.spawn(move || {
                 for number in 0..12 {
                     let rows = (0..200).map(|row| (thread * 12 + number) * 180 + row);
-                    let mut batch = store.write().expect("writes");
+                    let mut tx = store.write().expect("writes");
                     for row in rows {
-                        batch.set_row(tensor, row, &[thread as u8; 4096]).expect("room is made");
+                        tx.set_row(tensor, row, &[thread as u8; 4096]).expect("room is made");
                     }
-                    batch.commit().expect("room is made");
+                    tx.commit().expect("room is made");
                 }
             });
         }
@@ -196,14 +200,14 @@ fn a_batch_that_does_not_fit_by_itself_is_refused_with_a_minimum_and_leaves_the_
     let mut small = store.write().expect("writes");
     small.set_row(tensor, 0, &[1; 4096]).expect("fits");
     small.commit().expect("fits");
-    let mut batch = store.write().expect("writes");
-    let set = |batch: &mut WriteBatch, row| batch.set_row(tensor, row, &[2; 4096]);
-    let refused = (0..9_000).find_map(|row| set(&mut batch, row).err()).expect("36 MB");
+    let mut tx = store.write().expect("writes");
+    let set = |tx: &mut Transaction, row| tx.set_row(tensor, row, &[2; 4096]);
+    let refused = (0..9_000).find_map(|row| set(&mut tx, row).err()).expect("36 MB");
     let UpdateError::Read(refused) = refused else { panic!("{refused}") };
     let ReadError::Budget(refused) = *refused else { panic!("{refused}") };
     let minimum = refused.limit_bytes + refused.wanted_bytes - refused.free_bytes;
     assert!(minimum > 6 << 20, "{refused}");
-    assert!(batch.commit().is_err());
+    assert!(tx.commit().is_err());
     let mut small = store.write().expect("writes");
     set(&mut small, 1).expect("fits");
     small.commit().expect("fits");
@@ -227,14 +231,14 @@ fn memory_moves_to_the_cache_that_misses_it_and_back() {
     };
     let mut draw = |below: u64| -> Vec<u64> { (0..64).map(|_| random.below(below)).collect() };
     // Lists of 6,000 nodes: more than blocks have at the start, and what they may have at most.
-    let mut expand = |batches: usize| {
-        for _ in 0..batches {
+    let mut expand = |transactions: usize| {
+        for _ in 0..transactions {
             drop(store.reserve_batch(1 << 10).expect("free"));
             let nodes = draw(6_000);
             snapshot.neighbors(EdgeTypeId(0), &nodes, &mut Expansion::default()).expect("sound");
         }
     };
-    // Nothing moves before the sixteenth batch.
+    // Nothing moves before the sixteenth transaction.
     expand(9);
     let early = reads(&mut || expand(6));
     let blocks_early = store.stats().block_cache_bytes;
@@ -245,11 +249,11 @@ fn memory_moves_to_the_cache_that_misses_it_and_back() {
     assert!(late < early / 2, "{early}, {late} reads");
     let mut out = vec![0; 64 * 1024];
     let mut stats = store.stats();
-    for batch in 0..40_000 {
+    for tx in 0..40_000 {
         drop(store.reserve_batch(1 << 10).expect("free"));
         snapshot.gather(tensor, &draw(6_000), &mut out).expect("sound");
         stats = store.stats();
-        if batch > 1_000 && stats.block_cache_bytes < blocks_late / 2 {
+        if tx > 1_000 && stats.block_cache_bytes < blocks_late / 2 {
             break;
         }
     }

@@ -25,9 +25,9 @@ fn open(disk: &MemDisk) -> Store {
 }
 
 fn commit(store: &Store, graph: &mut Graph, random: &mut Random, ops: u64) {
-    let mut batch = store.write().unwrap();
-    (0..ops).for_each(|_| drop(graph.step(&mut batch, random, true).unwrap()));
-    batch.commit().unwrap();
+    let mut tx = store.write().unwrap();
+    (0..ops).for_each(|_| drop(graph.step(&mut tx, random, true).unwrap()));
+    tx.commit().unwrap();
 }
 
 /// Whether `ids` is ascending and has `id`.
@@ -109,12 +109,12 @@ fn all_that_differs_between_two_snapshots_is_named_and_little_more() {
                 kept.remove(random.below(5) as usize);
             }
         }
-        // A batch that is given up changes nothing.
+        // A transaction that is given up changes nothing.
         let before = store.snapshot();
-        let mut batch = store.write().unwrap();
+        let mut tx = store.write().unwrap();
         let mut given_up = graph.clone();
-        (0..20).for_each(|_| drop(given_up.step(&mut batch, &mut random, true).unwrap()));
-        drop(batch);
+        (0..20).for_each(|_| drop(given_up.step(&mut tx, &mut random, true).unwrap()));
+        drop(tx);
         commit(&store, &mut graph, &mut random, 1);
         assert!(store.snapshot().changes_since(&before).unwrap().len() < 10);
     }

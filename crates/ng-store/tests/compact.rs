@@ -54,27 +54,27 @@ fn build(path: &Path) {
 fn change(store: &Store, seed: u64) {
     let mut random = seeded(seed);
     for _ in 0..60 {
-        let mut batch = store.write().unwrap();
+        let mut tx = store.write().unwrap();
         for _ in 0..200 {
             let (a, b) =
                 (random.below(NODES), random.below(NODES) * random.below(NODES) / NODES / 9);
             let data = EdgeData { time: random.below(50) as i64, weight: 0.0 };
             match random.below(12) {
-                0 => drop(batch.delete_node(NodeTypeId(0), a)),
-                1 => drop(batch.delete_edge(EDGES, a, b, None)),
+                0 => drop(tx.delete_node(NodeTypeId(0), a)),
+                1 => drop(tx.delete_edge(EDGES, a, b, None)),
                 2 => {
-                    let tensor = batch.tensor(Owner::Node(NodeTypeId(0)), "x").unwrap();
-                    drop(batch.set_row(tensor, a, &[random.below(255) as u8; 280]));
+                    let tensor = tx.tensor(Owner::Node(NodeTypeId(0)), "x").unwrap();
+                    drop(tx.set_row(tensor, a, &[random.below(255) as u8; 280]));
                 }
                 _ => {
-                    if let Ok(Some(id)) = batch.add_edge(EDGES, a, b, data) {
-                        let tensor = batch.tensor(Owner::Edge(EDGES), "a").unwrap();
-                        batch.set_row(tensor, id, &[id as u8; 8]).unwrap();
+                    if let Ok(Some(id)) = tx.add_edge(EDGES, a, b, data) {
+                        let tensor = tx.tensor(Owner::Edge(EDGES), "a").unwrap();
+                        tx.set_row(tensor, id, &[id as u8; 8]).unwrap();
                     }
                 }
             }
         }
-        batch.commit().unwrap();
+        tx.commit().unwrap();
         if random.below(10) == 0 {
             store.checkpoint().unwrap();
         }
@@ -134,7 +134,10 @@ fn a_compacted_store_says_the_same_and_can_be_changed_again() {
     let after = store.snapshot();
     assert_eq!(content(&after), wanted);
     assert_eq!(after.fingerprint(), before.fingerprint());
-    assert_eq!((after.lsn(), after.epoch().0), (before.lsn(), before.epoch().0 + 1));
+    assert_eq!(
+        (after.lsn(), after.checkpoint_id().0),
+        (before.lsn(), before.checkpoint_id().0 + 1)
+    );
     change(&store, 2);
     let wanted = content(&store.snapshot());
     drop(store);
@@ -207,13 +210,14 @@ fn two_that_compact_at_once_do_so_one_after_the_other() {
         busy_timeout: std::time::Duration::MAX,
         ..OpenOptions::default()
     };
-    let epoch = Store::open(&path, &options).unwrap().snapshot().epoch().0;
+    let checkpoint_id = Store::open(&path, &options).unwrap().snapshot().checkpoint_id().0;
     std::thread::scope(|scope| {
         let each = |_| scope.spawn(|| compact(&path, &options, &mut |_, _| true).unwrap());
         let all: Vec<_> = (0..3).map(each).collect();
-        let mut epochs: Vec<u64> = all.into_iter().map(|one| one.join().unwrap().epoch).collect();
-        epochs.sort_unstable();
-        assert_eq!(epochs, [epoch + 1, epoch + 2, epoch + 3]);
+        let mut checkpoints: Vec<u64> =
+            all.into_iter().map(|one| one.join().unwrap().checkpoint_id).collect();
+        checkpoints.sort_unstable();
+        assert_eq!(checkpoints, [checkpoint_id + 1, checkpoint_id + 2, checkpoint_id + 3]);
     });
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "nothing is left beside it");
 }
@@ -229,13 +233,13 @@ fn a_store_behind_a_link_is_compacted_where_it_is() {
     change(&store, 5);
     let wanted = content(&store.snapshot());
     drop(store);
-    let before = Store::open(&path, &options).unwrap().snapshot().epoch().0;
+    let before = Store::open(&path, &options).unwrap().snapshot().checkpoint_id().0;
     let report = compact(&link, &options, &mut |_, _| true).unwrap();
-    assert_eq!((report.epoch, report.leftover), (before + 1, None));
+    assert_eq!((report.checkpoint_id, report.leftover), (before + 1, None));
     assert!(link.is_symlink() && !path.is_symlink());
     assert_eq!(content(&Store::open(&path, &options).unwrap().snapshot()), wanted);
     let store = Store::open(&link, &options).unwrap();
-    assert_eq!(store.snapshot().epoch().0, report.epoch);
+    assert_eq!(store.snapshot().checkpoint_id().0, report.checkpoint_id);
     change(&store, 6);
     drop(store);
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2, "nothing is left beside it");

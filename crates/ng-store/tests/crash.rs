@@ -73,14 +73,14 @@ struct Run {
     at_once: u64,
 }
 
-/// Commits a batch of `ops` operations and marks it.
+/// Commits a transaction of `ops` operations and marks it.
 fn commit(store: &Store, graph: &mut Graph, random: &mut Random, disk: &CrashDisk, ops: u64) {
     let grow = random.below(5) < 3;
-    let mut batch = store.write().unwrap();
+    let mut tx = store.write().unwrap();
     for _ in 0..ops {
-        graph.step(&mut batch, random, grow).unwrap();
+        graph.step(&mut tx, random, grow).unwrap();
     }
-    disk.mark(batch.commit().unwrap().lsn);
+    disk.mark(tx.commit().unwrap().lsn);
 }
 
 fn record(seed: u64) -> Run {
@@ -89,7 +89,7 @@ fn record(seed: u64) -> Run {
     let mut graph = Graph::new(Schema::everything(24, options), &mut random);
     let disk = CrashDisk::new(graph.disk());
     let shared: Arc<dyn ng_io::Disk> = Arc::new(disk.clone());
-    // One run in four has its checkpoints beside its batches, on a thread.
+    // One run in four has its checkpoints beside its transactions, on a thread.
     let log_bytes_max = if seed % 4 == 3 { 40_000 } else { 1 << 40 };
     let open = || Store::open_on(Arc::clone(&shared), &self::options(log_bytes_max)).unwrap();
     let mut store = open();
@@ -100,7 +100,7 @@ fn record(seed: u64) -> Run {
         let ops = 1 + random.below(if step % 5 == 4 { 120 } else { 25 });
         commit(&store, &mut graph, &mut random, &disk, ops);
         let lsn = store.snapshot().lsn();
-        // A batch that only was refused commits nothing.
+        // A transaction that only was refused commits nothing.
         states.resize(lsn as usize + 1, graph.clone());
         if random.below(6) == 0 {
             graph.draw_tensor(&mut random);
@@ -117,9 +117,9 @@ fn record(seed: u64) -> Run {
                 store = open();
             }
             5 => {
-                let mut batch = store.write().unwrap();
+                let mut tx = store.write().unwrap();
                 let mut aside = graph.clone();
-                (0..9).for_each(|_| drop(aside.step(&mut batch, &mut random, true).unwrap()));
+                (0..9).for_each(|_| drop(aside.step(&mut tx, &mut random, true).unwrap()));
             }
             _ => {}
         }
@@ -151,19 +151,19 @@ fn record_groups(seed: u64) -> Run {
             scope.spawn(move || {
                 let mut random = Random::new(seed ^ thread << 32);
                 for _ in 0..3 {
-                    let mut batch = store.write().unwrap();
+                    let mut tx = store.write().unwrap();
                     let mut states = states.lock().unwrap();
                     let mut graph = states.last().unwrap().clone();
                     for _ in 0..1 + random.below(6) {
-                        graph.step(&mut batch, &mut random, true).unwrap();
+                        graph.step(&mut tx, &mut random, true).unwrap();
                     }
                     // Something in any case, so that the commit has a number.
                     let op = Op::AddNode(0);
-                    let outcome = graph.run(&mut batch, &op).unwrap();
+                    let outcome = graph.run(&mut tx, &op).unwrap();
                     graph.apply(&op, Some(&outcome));
                     states.push(graph);
                     drop(states);
-                    let lsn = batch.commit().unwrap().lsn;
+                    let lsn = tx.commit().unwrap().lsn;
                     let mut marked = marked.lock().unwrap();
                     *marked = lsn.max(*marked);
                     disk.mark(*marked);
@@ -200,11 +200,11 @@ fn use_on(disk: &Arc<dyn ng_io::Disk>, graph: &Graph, seed: u64) -> Result<(), W
     let (mut graph, mut random) = (graph.clone(), Random::new(seed));
     let store = open(disk)?;
     for _ in 0..2 {
-        let mut batch = store.write().unwrap();
+        let mut tx = store.write().unwrap();
         for _ in 0..20 {
-            graph.step(&mut batch, &mut random, true).unwrap();
+            graph.step(&mut tx, &mut random, true).unwrap();
         }
-        batch.commit().unwrap();
+        tx.commit().unwrap();
     }
     if seed.is_multiple_of(3) {
         // In the place of one that was not finished, if there is one.
@@ -268,9 +268,9 @@ fn a_torn_record_is_not_completed_by_what_an_older_one_has_left() {
     let graph = Graph::new(Schema::everything(24, BuildOptions::default()), &mut Random::new(1));
     // A row of 6 blocks.
     let set = |store: &Store, byte: u8| {
-        let mut batch = store.write().unwrap();
-        graph.run(&mut batch, &Op::SetRow(2, 0, vec![byte; 22_000])).unwrap();
-        batch.commit().unwrap();
+        let mut tx = store.write().unwrap();
+        graph.run(&mut tx, &Op::SetRow(2, 0, vec![byte; 22_000])).unwrap();
+        tx.commit().unwrap();
     };
     let open = |disk: &MemDisk| Store::open_on(Arc::new(disk.clone()), &options(1 << 40)).unwrap();
     let disk = graph.disk();

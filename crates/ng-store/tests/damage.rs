@@ -404,16 +404,16 @@ fn damage_to_sparse_rows_is_an_error_or_harmless_and_verify_sees_it() {
 
 /// A hub that grows, a node that dies, rows: what commit `number` does.
 fn commit(store: &Store, number: u64, random: &mut Random) {
-    let mut batch = store.write().unwrap();
+    let mut tx = store.write().unwrap();
     for _ in 0..if number < 2 { 250 } else { 12 } {
         let data = EdgeData { time: random.below(9) as i64, weight: 0.0 };
-        batch.add_edge(EDGES, random.below(30), 40 - random.below(20) / 15, data).unwrap();
+        tx.add_edge(EDGES, random.below(30), 40 - random.below(20) / 15, data).unwrap();
     }
-    batch.set_row(ROWS, number, &random.bytes(300)).unwrap();
+    tx.set_row(ROWS, number, &random.bytes(300)).unwrap();
     if number.is_multiple_of(2) {
-        batch.delete_node(NODES, 50 + number).unwrap();
+        tx.delete_node(NODES, 50 + number).unwrap();
     }
-    batch.commit().unwrap();
+    tx.commit().unwrap();
 }
 
 #[test]

@@ -62,9 +62,9 @@ fn interrupted(seed: u64) -> Scene {
     let store = Store::open_on(Arc::new(disk.clone()), &options()).unwrap();
     let mut random = Random::new(seed);
     for step in 0..4 {
-        let mut batch = store.write().unwrap();
-        (0..12).for_each(|_| drop(graph.step(&mut batch, &mut random, true).unwrap()));
-        batch.commit().unwrap();
+        let mut tx = store.write().unwrap();
+        (0..12).for_each(|_| drop(graph.step(&mut tx, &mut random, true).unwrap()));
+        tx.commit().unwrap();
         if step == 1 {
             store.checkpoint().unwrap();
         }
@@ -153,8 +153,8 @@ fn add_tensor(store: &Store, trace: &mut Trace, random: &mut Random) {
 }
 
 fn commit(store: &Store, trace: &mut Trace, random: &mut Random, ops: u64) {
-    let mut batch = match store.write() {
-        Ok(batch) => batch,
+    let mut tx = match store.write() {
+        Ok(tx) => tx,
         Err(error) => {
             trace.failed = true;
             let is_known = !matches!(error, UpdateError::Busy { .. });
@@ -169,13 +169,13 @@ fn commit(store: &Store, trace: &mut Trace, random: &mut Random, ops: u64) {
     }
     let mut graph = trace.acked.clone();
     for _ in 0..ops {
-        if graph.step(&mut batch, random, true).is_err() {
+        if graph.step(&mut tx, random, true).is_err() {
             trace.failed = true;
-            assert!(batch.commit().is_err(), "an operation failed half way");
+            assert!(tx.commit().is_err(), "an operation failed half way");
             return;
         }
     }
-    match batch.commit() {
+    match tx.commit() {
         Ok(commit) => {
             assert!(commit.lsn <= trace.lsn + 1);
             (trace.acked, trace.lsn, trace.tried) = (graph, commit.lsn, None);
@@ -187,7 +187,7 @@ fn commit(store: &Store, trace: &mut Trace, random: &mut Random, ops: u64) {
             if was_reserving {
                 return;
             }
-            // What cannot be read before anything is written costs this batch alone.
+            // What cannot be read before anything is written costs this transaction alone.
             let is_read = matches!(&error, UpdateError::Read(_));
             if is_read && store.write().is_ok() {
                 return;
@@ -217,9 +217,9 @@ fn try_pair(scene: &Scene, index: u64, fault: Fault, sticky: bool) {
         }
         let mut graph = trace.shown(&store.snapshot()).clone();
         let mut random = Random::new(index);
-        let mut batch = store.write().unwrap();
-        (0..4).for_each(|_| drop(graph.step(&mut batch, &mut random, true).unwrap()));
-        batch.commit().unwrap();
+        let mut tx = store.write().unwrap();
+        (0..4).for_each(|_| drop(graph.step(&mut tx, &mut random, true).unwrap()));
+        tx.commit().unwrap();
         store.checkpoint().unwrap();
         graph.check(&store.snapshot()).unwrap();
     }
@@ -327,14 +327,14 @@ fn a_commit_that_cannot_be_done_never_comes_to_the_log_and_what_was_acknowledged
         let disk = Arc::new(FaultDisk::new(inner.clone(), plan()));
         let store = Store::open_on(Arc::clone(&disk) as Arc<dyn ng_io::Disk>, &options()).unwrap();
         let mut acked = graph.clone();
-        let mut batch = store.write().unwrap();
-        let done = graph.run(&mut batch, &row).unwrap();
+        let mut tx = store.write().unwrap();
+        let done = graph.run(&mut tx, &row).unwrap();
         assert_eq!(acked.apply(&row, Some(&done)), done);
-        batch.commit().unwrap();
-        let mut batch = store.write().unwrap();
-        graph.run(&mut batch, &delete).unwrap();
+        tx.commit().unwrap();
+        let mut tx = store.write().unwrap();
+        graph.run(&mut tx, &delete).unwrap();
         disk.replan(plan().with_fault_at(index, Fault::Error, sticky));
-        let failed = batch.commit().is_err();
+        let failed = tx.commit().is_err();
         disk.replan(plan());
         if !failed {
             continue;

@@ -161,16 +161,16 @@ fn change_something(files: &Files) {
     let Ok(store) = Store::open_on(disk_of(files.clone()), &options) else {
         return;
     };
-    let Ok(mut batch) = store.write() else { return };
+    let Ok(mut tx) = store.write() else { return };
     for node in [0, 3, 40, 41, 900, 39_999] {
         for source in [1, 5] {
-            let _ = batch.add_edge(EdgeTypeId(0), source, node, EdgeData::default());
+            let _ = tx.add_edge(EdgeTypeId(0), source, node, EdgeData::default());
         }
-        let _ = batch.delete_edge(EdgeTypeId(0), 1, node, None);
+        let _ = tx.delete_edge(EdgeTypeId(0), 1, node, None);
     }
-    let _ = batch.delete_node(NodeTypeId(1), 900);
-    let _ = batch.set_row(TensorRef { owner: Owner::Node(NodeTypeId(0)), index: 0 }, 3, &[7; 300]);
-    let _ = batch.commit();
+    let _ = tx.delete_node(NodeTypeId(1), 900);
+    let _ = tx.set_row(TensorRef { owner: Owner::Node(NodeTypeId(0)), index: 0 }, 3, &[7; 300]);
+    let _ = tx.commit();
 }
 
 #[test]

@@ -34,7 +34,7 @@ fn graph(seed: u64) -> Graph {
 /// Versions that readers look at: each with what it has to show.
 type Shelf = Mutex<Vec<(Arc<Snapshot>, Arc<Graph>)>>;
 
-/// Commits batches and checkpoints until told to stop; new versions go to the shelf.
+/// Commits transactions and checkpoints until told to stop; new versions go to the shelf.
 fn write_on(
     store: &Store,
     graph: &mut Graph,
@@ -45,9 +45,9 @@ fn write_on(
     while !stop.load(Ordering::Relaxed) {
         for _ in 0..1 + random.below(8) {
             let grow = graph.num_entries() < 6000;
-            let mut batch = store.write().unwrap();
-            (0..20).for_each(|_| drop(graph.step(&mut batch, random, grow).unwrap()));
-            batch.commit().unwrap();
+            let mut tx = store.write().unwrap();
+            (0..20).for_each(|_| drop(graph.step(&mut tx, random, grow).unwrap()));
+            tx.commit().unwrap();
         }
         if random.below(6) == 0 {
             store.checkpoint().unwrap();
@@ -189,9 +189,9 @@ fn beside_another_process(store: &Store, graph: &mut Graph, open: &(dyn Fn() -> 
         let stops = StopAtEnd(&stop);
         let until = Instant::now() + Duration::from_secs(5);
         while Instant::now() < until && !follower.is_finished() {
-            let mut batch = store.write().unwrap();
-            (0..20).for_each(|_| drop(graph.step(&mut batch, &mut random, true).unwrap()));
-            let lsn = batch.commit().unwrap().lsn;
+            let mut tx = store.write().unwrap();
+            (0..20).for_each(|_| drop(graph.step(&mut tx, &mut random, true).unwrap()));
+            let lsn = tx.commit().unwrap().lsn;
             checkpoints.lock().unwrap().push((lsn, Arc::new(graph.clone())));
             store.checkpoint().unwrap();
             let known = checkpoints.lock().unwrap().len();
@@ -247,9 +247,9 @@ fn pages_come_into_use_again_once_a_pin_is_dropped() {
     let mut random = Random::new(8);
     let mut run = |graph: &mut Graph| {
         for _ in 0..12 {
-            let mut batch = store.write().unwrap();
-            (0..10).for_each(|_| drop(graph.step(&mut batch, &mut random, true).unwrap()));
-            batch.commit().unwrap();
+            let mut tx = store.write().unwrap();
+            (0..10).for_each(|_| drop(graph.step(&mut tx, &mut random, true).unwrap()));
+            tx.commit().unwrap();
             store.checkpoint().unwrap();
         }
         store.update_stats().unwrap().pages_reused
@@ -267,9 +267,9 @@ fn a_snapshot_that_outlives_its_writer_keeps_its_pages_from_the_next() {
     let mut random = Random::new(10);
     let mut held = vec![(store.snapshot(), graph.clone())];
     for _ in 0..12 {
-        let mut batch = store.write().unwrap();
-        (0..20).for_each(|_| drop(graph.step(&mut batch, &mut random, true).unwrap()));
-        batch.commit().unwrap();
+        let mut tx = store.write().unwrap();
+        (0..20).for_each(|_| drop(graph.step(&mut tx, &mut random, true).unwrap()));
+        tx.commit().unwrap();
         store.close_writer().unwrap();
         held.push((store.snapshot(), graph.clone()));
         store.reclaim(u64::MAX);
@@ -284,14 +284,14 @@ fn new_nodes_beside_a_snapshot_that_shows_many_deleted_ones_get_new_ids_without_
     let store = open(&Shape { reuse_ids: true, undirected: true, ..shape }.build());
     let shows = store.snapshot();
     let delete = |from: u64| {
-        let mut batch = store.write().unwrap();
-        (from..NODES).step_by(4).for_each(|id| batch.delete_node(NodeTypeId(0), id).unwrap());
-        batch.commit().unwrap();
+        let mut tx = store.write().unwrap();
+        (from..NODES).step_by(4).for_each(|id| tx.delete_node(NodeTypeId(0), id).unwrap());
+        tx.commit().unwrap();
     };
     let add = |count: u64| -> Vec<u64> {
-        let mut batch = store.write().unwrap();
-        let ids = (0..count).map(|_| batch.add_node(NodeTypeId(0)).unwrap()).collect();
-        batch.commit().unwrap();
+        let mut tx = store.write().unwrap();
+        let ids = (0..count).map(|_| tx.add_node(NodeTypeId(0)).unwrap()).collect();
+        tx.commit().unwrap();
         ids
     };
     (0..3).for_each(delete);
@@ -320,11 +320,11 @@ fn a_handle_that_becomes_the_writer_again_and_again_opens_no_more_files() {
     let store = Store::open(dir.path(), &only_explicit()).unwrap();
     let mut after_the_first = 0;
     for cycle in 0..200 {
-        let mut batch = store.write().unwrap();
+        let mut tx = store.write().unwrap();
         if cycle % 20 == 0 {
-            batch.add_node(NodeTypeId(0)).unwrap();
+            tx.add_node(NodeTypeId(0)).unwrap();
         }
-        batch.commit().unwrap();
+        tx.commit().unwrap();
         store.close_writer().unwrap();
         if cycle == 0 {
             after_the_first = descriptors(dir.path());
@@ -347,10 +347,10 @@ fn commits_of_many_threads_share_syncs() {
             let store = &store;
             scope.spawn(move || {
                 for step in 0..200 {
-                    let mut batch = store.write().unwrap();
+                    let mut tx = store.write().unwrap();
                     let (a, b) = (step % 60, thread);
-                    batch.add_edge(EdgeTypeId(0), a, b, EdgeData::default()).unwrap();
-                    batch.commit().unwrap();
+                    tx.add_edge(EdgeTypeId(0), a, b, EdgeData::default()).unwrap();
+                    tx.commit().unwrap();
                 }
             });
         }
@@ -421,9 +421,9 @@ fn opening_takes_the_right_to_write_only_if_commits_are_left_in_the_log() {
     let graph = graph(15);
     let disk: MemDisk = graph.disk();
     let writer = Store::open_on(Arc::new(disk.clone()), &only_explicit()).unwrap();
-    let mut batch = writer.write().unwrap();
-    batch.add_node(NodeTypeId(0)).unwrap();
-    batch.commit().unwrap();
+    let mut tx = writer.write().unwrap();
+    tx.add_node(NodeTypeId(0)).unwrap();
+    tx.commit().unwrap();
     // A live writer has commits in the log: a reader neither waits nor recovers.
     let reader = Store::open_on(Arc::new(disk.other_process()), &only_explicit()).unwrap();
     assert_eq!((reader.snapshot().lsn(), reader.recovery().commits), (0, 0));

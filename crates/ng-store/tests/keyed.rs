@@ -1,4 +1,4 @@
-//! Batches with a key are applied once, whatever happens in between.
+//! Transactions with a key are applied once, whatever happens in between.
 #![allow(clippy::expect_used)]
 
 use std::path::Path;
@@ -42,10 +42,10 @@ fn open(path: &Path) -> Store {
 fn add(store: &Store, key: &[u8]) -> (bool, KeyedCommit) {
     match store.write_keyed(key, None).expect("may write") {
         Begun::Known(known) => (false, known),
-        Begun::New(mut batch) => {
-            let id = batch.add_node(NODES).expect("added");
-            batch.keep(key, &id.to_le_bytes()).expect("new");
-            let commit = batch.commit().expect("durable");
+        Begun::New(mut tx) => {
+            let id = tx.add_node(NODES).expect("added");
+            tx.keep(key, &id.to_le_bytes()).expect("new");
+            let commit = tx.commit().expect("durable");
             let note = id.to_le_bytes().as_slice().into();
             (true, KeyedCommit { lsn: commit.lsn, key: key.into(), note })
         }
@@ -127,12 +127,12 @@ fn keys_and_notes_that_are_too_long_are_refused_and_change_nothing() {
         let refused = store.write_keyed(key, None).map(drop);
         assert!(matches!(refused, Err(UpdateError::Unsupported { .. })), "{refused:?}");
     }
-    let Ok(Begun::New(mut batch)) = store.write_keyed(&[1; 64], None) else { panic!("it is new") };
-    batch.add_node(NODES).expect("added");
-    let refused = batch.keep(&[1; 64], &[0; 4097]);
+    let Ok(Begun::New(mut tx)) = store.write_keyed(&[1; 64], None) else { panic!("it is new") };
+    tx.add_node(NODES).expect("added");
+    let refused = tx.keep(&[1; 64], &[0; 4097]);
     assert!(matches!(refused, Err(UpdateError::Unsupported { .. })), "{refused:?}");
-    batch.keep(&[1; 64], &[0; 4096]).expect("fits");
-    drop(batch);
+    tx.keep(&[1; 64], &[0; 4096]).expect("fits");
+    drop(tx);
     assert!(matches!(store.write_keyed(&[1; 64], None), Ok(Begun::New(_))));
     assert_eq!(nodes(&store), 10);
 }
@@ -145,7 +145,7 @@ fn a_batch_whose_key_was_forgotten_is_not_taken_for_a_new_one() {
     build(&path);
     let store = open(&path);
     let (_, first) = add(&store, b"first");
-    // Batches that are queued together share syncs.
+    // Transactions that are queued together share syncs.
     let store = &store;
     thread::scope(|scope| {
         for part in 0..16_u32 {

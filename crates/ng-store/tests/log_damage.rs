@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use common::Files;
 use common::graph::{Graph, Op, Schema};
-use ng_store::{BuildOptions, OpenOptions, Store, WriteBatch, verify, verify_on};
+use ng_store::{BuildOptions, OpenOptions, Store, Transaction, verify, verify_on};
 use ng_testing::{Fault, FaultDisk, FaultPlan, MemDisk, Random};
 
 const BLOCK: usize = 4096;
@@ -49,23 +49,23 @@ impl Subject {
     }
 }
 
-fn run(graph: &mut Graph, batch: &mut WriteBatch, op: &Op) {
-    let outcome = graph.run(batch, op).unwrap();
+fn run(graph: &mut Graph, tx: &mut Transaction, op: &Op) {
+    let outcome = graph.run(tx, op).unwrap();
     graph.apply(op, Some(&outcome));
 }
 
 fn commit(store: &Store, graph: &mut Graph, random: &mut Random) {
-    let mut batch = store.write().unwrap();
+    let mut tx = store.write().unwrap();
     for _ in 0..1 + random.below(30) {
-        graph.step(&mut batch, random, true).unwrap();
+        graph.step(&mut tx, random, true).unwrap();
     }
     if random.below(3) == 0 {
         // A record of some blocks.
-        run(graph, &mut batch, &Op::SetRow(2, 0, random.bytes(22_000)));
+        run(graph, &mut tx, &Op::SetRow(2, 0, random.bytes(22_000)));
     }
     // Something in any case, so that the commit has a number.
-    run(graph, &mut batch, &Op::AddNode(0));
-    batch.commit().unwrap();
+    run(graph, &mut tx, &Op::AddNode(0));
+    tx.commit().unwrap();
 }
 
 /// A checkpoint that turns to the other log file and then finds no room.
@@ -129,14 +129,14 @@ fn commit_together(store: &Store, states: Vec<Graph>) -> Vec<Graph> {
             scope.spawn(move || {
                 let mut random = Random::new(thread);
                 for _ in 0..3 {
-                    let mut batch = store.write().unwrap();
+                    let mut tx = store.write().unwrap();
                     let mut states = states.lock().unwrap();
                     let mut graph = states.last().unwrap().clone();
-                    run(&mut graph, &mut batch, &Op::SetRow(2, 0, random.bytes(22_000)));
-                    run(&mut graph, &mut batch, &Op::AddNode(0));
+                    run(&mut graph, &mut tx, &Op::SetRow(2, 0, random.bytes(22_000)));
+                    run(&mut graph, &mut tx, &Op::AddNode(0));
                     states.push(graph);
                     drop(states);
-                    batch.commit().unwrap();
+                    tx.commit().unwrap();
                 }
             });
         }
@@ -272,9 +272,9 @@ fn what_is_read_of_a_log_is_bounded_by_records_and_not_by_its_length() {
             assert!(report.is_ok(), "{:?}", report.problems);
             let store = Store::open(dir.path(), &options()).unwrap();
             assert_eq!((store.snapshot().lsn(), store.recovery().commits), (lsn, lsn));
-            let mut batch = store.write().unwrap();
-            batch.add_node(ng_types::NodeTypeId(0)).unwrap();
-            batch.commit().unwrap();
+            let mut tx = store.write().unwrap();
+            tx.add_node(ng_types::NodeTypeId(0)).unwrap();
+            tx.commit().unwrap();
             let read_bytes = store.stats().read_bytes;
             assert!(read_bytes < 5 << 30, "{read_bytes} bytes were read");
         }

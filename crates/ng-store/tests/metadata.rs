@@ -116,12 +116,12 @@ fn a_batch_that_needs_all_memory_takes_theirs_last_and_they_come_back() {
         stats.row_cache_bytes + stats.block_cache_bytes + tables
     };
     let set_aside = store.budget().used_bytes() - others(&store) - metadata;
-    let batch = store.reserve_batch(MEMORY - set_aside - metadata).expect("caches give way");
+    let tx = store.reserve_batch(MEMORY - set_aside - metadata).expect("caches give way");
     assert_eq!((held(&store), others(&store)), (metadata, 0));
-    drop(batch);
-    let batch = store.reserve_batch(MEMORY - set_aside).expect("all give way");
+    drop(tx);
+    let tx = store.reserve_batch(MEMORY - set_aside).expect("all give way");
     assert_eq!((held(&store), others(&store)), (0, 0));
-    drop(batch);
+    drop(tx);
     model.compare(&store.snapshot(), &mut seeded(2), 500);
     assert_eq!(held(&store), 0);
     for _ in 0..16 {
@@ -129,8 +129,8 @@ fn a_batch_that_needs_all_memory_takes_theirs_last_and_they_come_back() {
     }
     assert_eq!(held(&store), metadata);
     model.compare(&store.snapshot(), &mut seeded(3), 500);
-    let batch = store.reserve_batch(MEMORY - set_aside - metadata).expect("caches give way");
-    drop(batch);
+    let tx = store.reserve_batch(MEMORY - set_aside - metadata).expect("caches give way");
+    drop(tx);
     assert_eq!(reads(&store, || expand(&store, 0, &[7_001, 12_345])), 2);
     assert!(store.budget().peak_bytes() <= MEMORY);
 }
@@ -164,19 +164,19 @@ fn each_version_sees_its_own_index_and_page_tables_while_checkpoints_write_their
     let mut versions = Vec::new();
     for round in 0..24 {
         check(&store.snapshot(), &model, &rows);
-        let mut batch = store.write().expect("writes");
+        let mut tx = store.write().expect("writes");
         for _ in 0..2_000 {
             let (a, b) = (random.below(3_000), random.below(3_000));
-            batch.add_edge(EDGES, a, b, EdgeData { time: 0, weight: 0.0 }).expect("added");
+            tx.add_edge(EDGES, a, b, EdgeData { time: 0, weight: 0.0 }).expect("added");
             let list: &mut Vec<u64> = &mut model[b as usize];
             list.insert(list.partition_point(|source| *source < a), a);
         }
         for _ in 0..50 {
             let row = random.below(3_000);
             rows[row as usize] = random.bytes(400);
-            batch.set_row(ROWS, row, &rows[row as usize]).expect("set");
+            tx.set_row(ROWS, row, &rows[row as usize]).expect("set");
         }
-        batch.commit().expect("commits");
+        tx.commit().expect("commits");
         if round % 2 == 0 {
             store.checkpoint().expect("checkpoints");
         }
@@ -205,9 +205,9 @@ fn what_checkpoints_have_written_anew_is_passed_over_again_once_that_costs_no_mo
     let row = vec![7; 1024];
     let mut cold = Vec::new();
     for round in 0..12 {
-        let mut batch = store.write().expect("writes");
-        batch.set_row(model.tensor_ref(0), round * 1_500, &row).expect("set");
-        batch.commit().expect("commits");
+        let mut tx = store.write().expect("writes");
+        tx.set_row(model.tensor_ref(0), round * 1_500, &row).expect("set");
+        tx.commit().expect("commits");
         store.checkpoint().expect("checkpoints");
         let mut out = vec![0; 1024];
         let mut gather =

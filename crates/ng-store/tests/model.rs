@@ -1,5 +1,5 @@
-//! D7: a store that changes is what plain vectors are: units, batches, batches given up, snapshots
-//! kept, checkpoints, reopening, refusals.
+//! D7: a store that changes is what plain vectors are: units, transactions, transactions given up,
+//! snapshots kept, checkpoints, reopening, refusals.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod common;
@@ -87,14 +87,14 @@ impl Machine {
         })
     }
 
-    /// A batch; one that is given up leaves the graph as it was.
-    fn batch(&mut self, ops: u64, commits: bool) {
-        let mut batch = self.store().write().unwrap();
+    /// A transaction; one that is given up leaves the graph as it was.
+    fn tx(&mut self, ops: u64, commits: bool) {
+        let mut tx = self.store().write().unwrap();
         let mut given_up = (!commits).then(|| self.graph.clone());
         for _ in 0..ops {
             let graph = given_up.as_mut().unwrap_or(&mut self.graph);
             let op = graph.draw(&mut self.random, self.grow);
-            let outcome = graph.run(&mut batch, &op).unwrap();
+            let outcome = graph.run(&mut tx, &op).unwrap();
             let wanted = graph.apply(&op, Some(&outcome));
             assert_eq!(outcome, wanted, "{op:?}");
             if let (Op::AddNode(node_type), Outcome::Ids(ids)) = (&op, &outcome) {
@@ -104,7 +104,7 @@ impl Machine {
         }
         self.seen.operations += ops;
         if commits {
-            batch.commit().unwrap();
+            tx.commit().unwrap();
         }
     }
 
@@ -155,7 +155,7 @@ impl Machine {
             _ => 1 + self.random.below(250),
         };
         let commits = self.random.below(40) > 0;
-        self.batch(ops, commits);
+        self.tx(ops, commits);
         match self.random.below(240) {
             0..4 => drop(self.store().checkpoint().unwrap()),
             4..7 => {

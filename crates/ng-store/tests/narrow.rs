@@ -153,10 +153,10 @@ fn rows_given_as_floats_are_encoded_by_the_scales_of_the_import() {
     let mut cases = build(&path);
     let mut random = seeded(13);
     let store = Store::open(&path, &options(64 << 20)).unwrap();
-    let mut batch = store.write().unwrap();
+    let mut tx = store.write().unwrap();
     for case in &mut cases {
         if case.dtype == Dtype::I8 && case.scales.is_none() {
-            let error = batch.encode_rows(case.tensor, &[0; 20]).unwrap_err();
+            let error = tx.encode_rows(case.tensor, &[0; 20]).unwrap_err();
             assert!(error.to_string().contains("not of floats"), "{error}");
             continue;
         }
@@ -167,8 +167,8 @@ fn rows_given_as_floats_are_encoded_by_the_scales_of_the_import() {
             let half = f32::from_le_bytes(value.try_into().unwrap()) / 2.0;
             value.copy_from_slice(&half.to_le_bytes());
         });
-        let encoded = batch.encode_rows(case.tensor, &values).unwrap();
-        batch.set_rows(case.tensor, &rows, &encoded).unwrap();
+        let encoded = tx.encode_rows(case.tensor, &values).unwrap();
+        tx.set_rows(case.tensor, &rows, &encoded).unwrap();
         let width = case.decoder(case.dtype).stored_bytes();
         for (row, bytes) in rows.iter().zip(encoded.chunks_exact(width)) {
             case.stored[*row as usize * width..][..width].copy_from_slice(bytes);
@@ -176,7 +176,7 @@ fn rows_given_as_floats_are_encoded_by_the_scales_of_the_import() {
         let mut wrong = vec![0; 2 * 4 * case.columns];
         let at = wrong.len() - 4;
         wrong[at..].copy_from_slice(&3e38f32.to_le_bytes());
-        let refused = batch.encode_rows(case.tensor, &wrong);
+        let refused = tx.encode_rows(case.tensor, &wrong);
         match refused {
             Ok(_) => assert_eq!(case.dtype, Dtype::Bf16),
             Err(UpdateError::Unsupported { what }) => {
@@ -185,18 +185,18 @@ fn rows_given_as_floats_are_encoded_by_the_scales_of_the_import() {
             }
             Err(other) => panic!("{other}"),
         }
-        let short = batch.encode_rows(case.tensor, &values[4..]).unwrap_err();
+        let short = tx.encode_rows(case.tensor, &values[4..]).unwrap_err();
         assert!(matches!(short, UpdateError::RowWidth { .. }), "{short}");
     }
-    batch.commit().unwrap();
+    tx.commit().unwrap();
     check(&store.snapshot(), &cases, &mut random);
     drop(store);
     let store = Store::open(&path, &options(8 << 20)).unwrap();
     check(&store.snapshot(), &cases, &mut random);
     // A new node reads as 0 in every column.
-    let mut batch = store.write().unwrap();
-    let id = batch.add_node(NodeTypeId(3)).unwrap();
-    batch.commit().unwrap();
+    let mut tx = store.write().unwrap();
+    let id = tx.add_node(NodeTypeId(3)).unwrap();
+    tx.commit().unwrap();
     let snapshot = store.snapshot();
     let decoder = snapshot.decoder(cases[3].tensor, Dtype::F32).unwrap();
     let mut out = vec![1; decoder.out_bytes()];

@@ -83,17 +83,17 @@ fn changed(path: &Path) -> Store {
     };
     reorganize(path, &options(), &mut orders, &mut |_, _| true).unwrap();
     let store = Store::open(path, &options()).unwrap();
-    let mut batch = store.write().unwrap();
+    let mut tx = store.write().unwrap();
     for at in 0..200 {
         let data = EdgeData { time: at, weight: 0.0 };
-        batch.add_edge(EdgeTypeId(0), at as u64 % 50, at as u64 * 7, data).unwrap();
+        tx.add_edge(EdgeTypeId(0), at as u64 % 50, at as u64 * 7, data).unwrap();
     }
-    batch.delete_node(NODE, 17).unwrap();
-    let node = batch.add_node(NODE).unwrap();
-    let x = batch.tensor(Owner::Node(NODE), "x").unwrap();
+    tx.delete_node(NODE, 17).unwrap();
+    let node = tx.add_node(NODE).unwrap();
+    let x = tx.tensor(Owner::Node(NODE), "x").unwrap();
     let row: Vec<u8> = (0..WIDTH).flat_map(|c| value(node, c).to_le_bytes()).collect();
-    batch.set_rows(x, &[node], &row).unwrap();
-    batch.commit().unwrap();
+    tx.set_rows(x, &[node], &row).unwrap();
+    tx.commit().unwrap();
     store
 }
 
@@ -131,7 +131,7 @@ fn a_narrow_copy_differs_by_its_rounding_alone_and_the_store_is_only_read() {
     for (to, error, bytes) in [(Dtype::F16, 0.002, 2), (Dtype::Bf16, 0.01, 2), (Dtype::I8, 0.01, 1)]
     {
         let report = narrow(&snapshot, &copy, to, &mut |done, total| done <= total).unwrap();
-        assert_eq!((report.epoch, report.leftover), (1, None));
+        assert_eq!((report.checkpoint_id, report.leftover), (1, None));
         let found = verify(&copy, &options(), &mut |_, _| true).unwrap();
         assert!(found.is_ok(), "{found:?}");
         let made = Store::open(&copy, &options()).unwrap();
@@ -167,15 +167,15 @@ fn what_cannot_be_narrowed_is_refused_by_its_node_and_leaves_nothing() {
         (f32::NAN, 77_u64, Dtype::I8, "column 2 of node 77 is NaN, which i8 cannot hold"),
         (1e6, 78, Dtype::F16, "column 2 of node 78 is 1000000, which f16 cannot hold"),
     ] {
-        let mut batch = store.write().unwrap();
+        let mut tx = store.write().unwrap();
         let row: Vec<u8> = [0.0, 0.0, bad, 0.0, 0.0].iter().flat_map(|v| v.to_le_bytes()).collect();
-        batch.set_rows(x, &[node], &row).unwrap();
-        batch.commit().unwrap();
+        tx.set_rows(x, &[node], &row).unwrap();
+        tx.commit().unwrap();
         let refused = narrow(&store.snapshot(), &copy, to, &mut |_, _| true).unwrap_err();
         assert!(refused.to_string().contains(says), "{refused}");
-        let mut batch = store.write().unwrap();
-        batch.set_rows(x, &[node], &[0; 20]).unwrap();
-        batch.commit().unwrap();
+        let mut tx = store.write().unwrap();
+        tx.set_rows(x, &[node], &[0; 20]).unwrap();
+        tx.commit().unwrap();
     }
     let snapshot = store.snapshot();
     let mut calls = 0;

@@ -133,12 +133,12 @@ fn stores_of_every_version_open_and_are_read_checked_changed_and_checkpointed() 
         assert_eq!(report.log_commits, if version > 0 { 2 } else { 0 });
         let store = Store::open(&path, &options).expect("opens");
         assert!(describe(&store.snapshot()) == expected, "version {version} reads differently");
-        let mut batch = store.write().expect("the only writer");
+        let mut tx = store.write().expect("the only writer");
         let data = EdgeData { time: 1_000, weight: 0.5 };
-        let id = batch.add_edge(EdgeTypeId(0), 2, 4, data).expect("added").expect("numbered");
+        let id = tx.add_edge(EdgeTypeId(0), 2, 4, data).expect("added").expect("numbered");
         let rows = TensorRef { owner: Owner::Node(NodeTypeId(0)), index: 0 };
-        batch.set_row(rows, 1, &[7; 40]).expect("set");
-        batch.commit().expect("durable");
+        tx.set_row(rows, 1, &[7; 40]).expect("set");
+        tx.commit().expect("durable");
         let changed = describe(&store.snapshot());
         assert!(changed.contains(&format!("2/{id}/1000/0.5")), "the edge is there");
         assert!(changed.contains(&format!("row node 0 1: {:?}", [7; 40])));

@@ -111,11 +111,11 @@ fn two_damaged_slots_do_not_open() {
 }
 
 #[test]
-fn a_slot_of_another_store_of_the_same_epoch_is_refused() {
+fn a_slot_of_another_store_of_the_same_checkpoint_is_refused() {
     let mut files = small().files();
     let other = Model::new(&[3], 4096).files();
     files.insert("root.b".into(), other["root.b"].clone());
-    assert!(matches!(error_of(files), OpenError::RootsDisagree { epoch: 1, .. }));
+    assert!(matches!(error_of(files), OpenError::RootsDisagree { checkpoint_id: 1, .. }));
 }
 
 #[test]
@@ -153,9 +153,9 @@ fn who_may_only_read_sees_what_the_log_holds_beyond_the_last_checkpoint() {
     let disk = model.build();
     let options = OpenOptions { memory: Some(16 << 20), ..OpenOptions::default() };
     let writer = Store::open_on(disk.clone(), &options).expect("sound");
-    let mut batch = writer.write().expect("nobody else writes");
-    batch.add_node(NodeTypeId(0)).expect("room");
-    batch.commit().expect("written");
+    let mut tx = writer.write().expect("nobody else writes");
+    tx.add_node(NodeTypeId(0)).expect("room");
+    tx.commit().expect("written");
     let crashed = MemDisk::from_image(disk.image());
     let store = Store::open_on(Arc::new(crashed.read_only()), &options).expect("may be read");
     assert_eq!((store.snapshot().lsn(), store.snapshot().checkpoint_lsn()), (1, 0));

@@ -132,20 +132,20 @@ fn check(path: &Path) {
 fn change(store: &Store, seed: u64) {
     let mut random = seeded(seed);
     for _ in 0..4 {
-        let mut batch = store.write().unwrap();
-        let y = batch.tensor(Owner::Node(NODE), "y").unwrap();
+        let mut tx = store.write().unwrap();
+        let y = tx.tensor(Owner::Node(NODE), "y").unwrap();
         for _ in 0..20 {
             let node = random.below(NODES);
-            drop(batch.set_row(X, node, &random.bytes(1024)));
-            drop(batch.set_row(y, node, &random.bytes(8)));
-            drop(batch.add_edge(EDGES, node, random.below(NODES), EdgeData::default()));
+            drop(tx.set_row(X, node, &random.bytes(1024)));
+            drop(tx.set_row(y, node, &random.bytes(8)));
+            drop(tx.add_edge(EDGES, node, random.below(NODES), EdgeData::default()));
         }
         // Some ids come again with rows of zeros, others are new.
-        drop(batch.delete_node(NODE, random.below(NODES)));
-        let id = batch.add_node(NODE).unwrap();
-        batch.set_row(X, id, &random.bytes(1024)).unwrap();
-        batch.add_node(NODE).unwrap();
-        batch.commit().unwrap();
+        drop(tx.delete_node(NODE, random.below(NODES)));
+        let id = tx.add_node(NODE).unwrap();
+        tx.set_row(X, id, &random.bytes(1024)).unwrap();
+        tx.add_node(NODE).unwrap();
+        tx.commit().unwrap();
     }
 }
 

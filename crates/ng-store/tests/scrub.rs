@@ -69,27 +69,27 @@ fn is_inner(bytes: &[u8], name: &str, block: u64) -> bool {
 
 /// Reads and writes until told to stop; damage that it meets is no concern of this test.
 fn load(store: &Store, random: &mut Random, stop: &AtomicBool, may_checkpoint: &AtomicBool) -> u64 {
-    let mut batches = 0;
+    let mut transactions = 0;
     while !stop.load(Ordering::Relaxed) {
-        let mut batch = store.write().unwrap();
+        let mut tx = store.write().unwrap();
         for _ in 0..20 {
             let node = random.below(2_000);
-            drop(batch.set_row(ROWS, node, &[batches as u8; 1_000]));
+            drop(tx.set_row(ROWS, node, &[transactions as u8; 1_000]));
         }
-        drop(batch.add_node(NODES));
-        batches += u64::from(batch.commit().is_ok());
+        drop(tx.add_node(NODES));
+        transactions += u64::from(tx.commit().is_ok());
         let mut found = Expansion::default();
         drop(store.snapshot().neighbors(EdgeTypeId(0), &[random.below(2_000)], &mut found));
         if may_checkpoint.load(Ordering::Relaxed) {
             drop(store.checkpoint());
         }
     }
-    batches
+    transactions
 }
 
 #[test]
 fn all_rot_is_found_under_load_and_nothing_else() {
-    let (mut tried, mut failed, mut batches) = (0, 0, 0);
+    let (mut tried, mut failed, mut transactions) = (0, 0, 0);
     for seed in 0..6 {
         let (mut random, shape) = (seeded(seed), shape(seed));
         let (disk, store) = changed(&shape, &mut random);
@@ -120,14 +120,14 @@ fn all_rot_is_found_under_load_and_nothing_else() {
         planted.insert((slot.into(), u64::MAX));
         tried += planted.len();
         failed += planted.symmetric_difference(&found).count();
-        batches += done;
+        transactions += done;
         assert_eq!(found, planted);
         assert_eq!(report.problems.len(), planted.len(), "each damage is reported once");
     }
     println!(
-        "figure: {{\"id\":\"C5\",\"tried\":{tried},\"failed\":{failed},\"batches\":{batches}}}"
+        "figure: {{\"id\":\"C5\",\"tried\":{tried},\"failed\":{failed},\"batches\":{transactions}}}"
     );
-    assert!(batches > 0);
+    assert!(transactions > 0);
 }
 
 #[test]

@@ -133,19 +133,19 @@ fn nodes_come_and_go_rows_cannot_be_changed_and_compacting_keeps_them() {
     };
     {
         let store = Store::open(&path, &options(64 << 20)).unwrap();
-        let mut batch = store.write().unwrap();
-        let id = batch.add_node(NodeTypeId(1)).unwrap();
+        let mut tx = store.write().unwrap();
+        let id = tx.add_node(NodeTypeId(1)).unwrap();
         assert_eq!(id, NODES);
         for error in [
-            batch.set_row(tensor, 3, &[0; 1200]).unwrap_err(),
-            batch.encode_rows(tensor, &[0; 1200]).unwrap_err(),
+            tx.set_row(tensor, 3, &[0; 1200]).unwrap_err(),
+            tx.encode_rows(tensor, &[0; 1200]).unwrap_err(),
         ] {
             assert!(matches!(&error, UpdateError::Sparse { .. }), "{error}");
         }
         for _ in 0..600 {
-            batch.add_node(NodeTypeId(1)).unwrap();
+            tx.add_node(NodeTypeId(1)).unwrap();
         }
-        batch.commit().unwrap();
+        tx.commit().unwrap();
         assert_eq!(read(&store.snapshot(), NODES + 600), vec![0; 1200]);
         check(&store.snapshot(), &Model { tensors: vec![], ..model.clone() }, &mut random);
         assert_eq!(read(&store.snapshot(), 5), model.tensors[1].bytes[5 * 1200..6 * 1200]);

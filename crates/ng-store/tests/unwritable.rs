@@ -33,11 +33,11 @@ fn record(seed: u64) -> (CrashDisk, Vec<Graph>) {
     disk.mark(0);
     let mut states = vec![graph.clone()];
     for _ in 0..5 {
-        let mut batch = store.write().unwrap();
+        let mut tx = store.write().unwrap();
         for _ in 0..1 + random.below(40) {
-            graph.step(&mut batch, &mut random, true).unwrap();
+            graph.step(&mut tx, &mut random, true).unwrap();
         }
-        disk.mark(batch.commit().unwrap().lsn);
+        disk.mark(tx.commit().unwrap().lsn);
         states.resize(store.snapshot().lsn() as usize + 1, graph.clone());
         if random.below(3) == 0 {
             store.checkpoint().unwrap();
@@ -54,7 +54,7 @@ fn look(disk: &MemDisk, states: &[Graph], room: Option<Room>) -> Result<u64, Str
     let waits = store.read_only_because();
     if snapshot.lsn() > snapshot.checkpoint_lsn() {
         let waits = waits.ok_or("the store does not say that it is read-only")?;
-        let error = store.write().err().ok_or("a batch was begun")?;
+        let error = store.write().err().ok_or("a transaction was begun")?;
         let text = error.to_string();
         if !matches!(error, UpdateError::Write(_)) || !text.contains(&waits) {
             return Err(format!("{text}, not {waits}"));
@@ -63,9 +63,9 @@ fn look(disk: &MemDisk, states: &[Graph], room: Option<Room>) -> Result<u64, Str
         states[snapshot.lsn() as usize].check(&store.snapshot())?;
         if room.is_some() {
             disk.set_room(Room::Free);
-            let mut batch = store.write().map_err(|error| error.to_string())?;
-            batch.add_node(NodeTypeId(0)).map_err(|error| error.to_string())?;
-            batch.commit().map_err(|error| error.to_string())?;
+            let mut tx = store.write().map_err(|error| error.to_string())?;
+            tx.add_node(NodeTypeId(0)).map_err(|error| error.to_string())?;
+            tx.commit().map_err(|error| error.to_string())?;
             assert_eq!(store.read_only_because(), None);
             let shown = store.snapshot();
             assert_eq!((shown.lsn(), shown.checkpoint_lsn()), (snapshot.lsn() + 1, snapshot.lsn()));
@@ -121,9 +121,9 @@ fn commits_that_do_not_fit_the_memory_are_refused_with_a_minimum_that_works() {
     model.tensors[0].bytes.iter_mut().for_each(|byte| *byte = !*byte);
     for (first, bytes) in (0..).step_by(100).zip(model.tensors[0].bytes.chunks(100 * 1024)) {
         let rows: Vec<u64> = (first..first + 100).collect();
-        let mut batch = store.write().expect("writes");
-        batch.set_rows(tensor, &rows, bytes).expect("changes");
-        batch.commit().expect("commits");
+        let mut tx = store.write().expect("writes");
+        tx.set_rows(tensor, &rows, bytes).expect("changes");
+        tx.commit().expect("commits");
     }
     let crashed = MemDisk::from_image(disk.durable_image()).read_only();
     let open = |memory| Store::open_on(Arc::new(crashed.clone()), &options(memory));
@@ -143,9 +143,9 @@ fn commits_of_a_live_writer_are_left_to_it_where_nothing_can_be_written() {
     let model = Model::new(&[5], 4096);
     let disk = model.build();
     let writer = Store::open_on(disk.clone(), &options(16 << 20)).expect("sound");
-    let mut batch = writer.write().expect("nobody else writes");
-    batch.add_node(NodeTypeId(0)).expect("room");
-    batch.commit().expect("written");
+    let mut tx = writer.write().expect("nobody else writes");
+    tx.add_node(NodeTypeId(0)).expect("room");
+    tx.commit().expect("written");
     let store = open(&disk.read_only()).expect("may be read");
     assert_eq!((store.snapshot().lsn(), store.read_only_because()), (0, None));
 }

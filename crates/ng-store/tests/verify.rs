@@ -135,7 +135,7 @@ fn one_damaged_root_slot_is_noted_and_mended_by_the_next_writer() {
         ("truncated", Box::new(|bytes| bytes.truncate(100))),
         ("truncated", Box::new(|bytes| bytes.truncate(4096))),
         ("padding", Box::new(|bytes| bytes[4000] = 1)),
-        ("epoch 1", Box::new(move |bytes| bytes.clone_from(&older["root.a"]))),
+        ("checkpoint 1", Box::new(move |bytes| bytes.clone_from(&older["root.a"]))),
     ];
     for (expected, change) in changes {
         for slot in ["root.a", "root.b"] {

@@ -131,12 +131,12 @@ impl Disk for Held {
         self.inner.hold_off_writer()
     }
 
-    fn pin(&self, epoch: u64) -> io::Result<Option<Lock>> {
-        self.inner.pin(epoch)
+    fn pin(&self, checkpoint_id: u64) -> io::Result<Option<Lock>> {
+        self.inner.pin(checkpoint_id)
     }
 
-    fn is_pinned_below(&self, epoch: u64) -> io::Result<bool> {
-        self.inner.is_pinned_below(epoch)
+    fn is_pinned_below(&self, checkpoint_id: u64) -> io::Result<bool> {
+        self.inner.is_pinned_below(checkpoint_id)
     }
 }
 
@@ -210,22 +210,22 @@ fn snapshots_and_counters_wait_for_no_commit_no_checkpoint_and_no_recovery() {
     };
     let store = open();
     let first = watched(&store, &turnstile, || {
-        let mut batch = store.write().expect("writer");
-        batch.add_node(NODE).expect("added");
-        batch.commit().expect("durable");
+        let mut tx = store.write().expect("writer");
+        tx.add_node(NODE).expect("added");
+        tx.commit().expect("durable");
     });
     // Its neighbours' lists are read when it is committed.
     let deleted = watched(&store, &turnstile, || {
-        let mut batch = store.write().expect("batch");
-        batch.delete_node(NODE, 0).expect("deleted");
-        batch.commit().expect("durable");
+        let mut tx = store.write().expect("transaction");
+        tx.delete_node(NODE, 0).expect("deleted");
+        tx.commit().expect("durable");
     });
     let checkpoint = watched(&store, &turnstile, || {
         store.checkpoint().expect("written");
     });
-    let mut batch = store.write().expect("batch");
-    batch.add_node(NODE).expect("added");
-    let last = batch.commit().expect("durable").lsn;
+    let mut tx = store.write().expect("transaction");
+    tx.add_node(NODE).expect("added");
+    let last = tx.commit().expect("durable").lsn;
     // As after a kill: the log has it, the root does not.
     let copy = tempfile::tempdir().expect("made");
     for file in std::fs::read_dir(&path).expect("listed") {

@@ -225,13 +225,13 @@ impl Disk for FaultDisk {
         self.inner.lock_writer()
     }
 
-    fn pin(&self, epoch: u64) -> io::Result<Option<Lock>> {
+    fn pin(&self, checkpoint_id: u64) -> io::Result<Option<Lock>> {
         self.strike_plain()?;
-        self.inner.pin(epoch)
+        self.inner.pin(checkpoint_id)
     }
 
-    fn is_pinned_below(&self, epoch: u64) -> io::Result<bool> {
+    fn is_pinned_below(&self, checkpoint_id: u64) -> io::Result<bool> {
         self.strike_plain()?;
-        self.inner.is_pinned_below(epoch)
+        self.inner.is_pinned_below(checkpoint_id)
     }
 }

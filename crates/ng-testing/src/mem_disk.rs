@@ -388,12 +388,12 @@ impl Disk for MemDisk {
         Ok(self.shared.locks.lock_writer())
     }
 
-    fn pin(&self, epoch: u64) -> io::Result<Option<Lock>> {
-        Ok(Some(self.shared.locks.pin(self.process, epoch)))
+    fn pin(&self, checkpoint_id: u64) -> io::Result<Option<Lock>> {
+        Ok(Some(self.shared.locks.pin(self.process, checkpoint_id)))
     }
 
-    fn is_pinned_below(&self, epoch: u64) -> io::Result<bool> {
-        Ok(self.shared.locks.is_pinned_below(self.process, epoch))
+    fn is_pinned_below(&self, checkpoint_id: u64) -> io::Result<bool> {
+        Ok(self.shared.locks.is_pinned_below(self.process, checkpoint_id))
     }
 }
 

@@ -15,7 +15,7 @@ pub(crate) struct MemLocks {
 #[derive(Debug, Default)]
 struct Held {
     is_written: bool,
-    /// How often each process has pinned each epoch.
+    /// How often each process has pinned each checkpoint.
     pins: BTreeMap<(u64, u64), usize>,
 }
 
@@ -36,22 +36,22 @@ impl MemLocks {
         Some(Lock::new(move || locks.held().is_written = false))
     }
 
-    pub fn pin(self: &Arc<Self>, process: u64, epoch: u64) -> Lock {
-        *self.held().pins.entry((epoch, process)).or_default() += 1;
+    pub fn pin(self: &Arc<Self>, process: u64, checkpoint_id: u64) -> Lock {
+        *self.held().pins.entry((checkpoint_id, process)).or_default() += 1;
         let locks = Arc::clone(self);
         Lock::new(move || {
             let pins = &mut locks.held().pins;
-            if let Some(count) = pins.get_mut(&(epoch, process)) {
+            if let Some(count) = pins.get_mut(&(checkpoint_id, process)) {
                 *count -= 1;
                 if *count == 0 {
-                    pins.remove(&(epoch, process));
+                    pins.remove(&(checkpoint_id, process));
                 }
             }
         })
     }
 
-    pub fn is_pinned_below(&self, process: u64, epoch: u64) -> bool {
+    pub fn is_pinned_below(&self, process: u64, checkpoint_id: u64) -> bool {
         let held = self.held();
-        held.pins.range(..(epoch, 0)).any(|((_, owner), _)| *owner != process)
+        held.pins.range(..(checkpoint_id, 0)).any(|((_, owner), _)| *owner != process)
     }
 }

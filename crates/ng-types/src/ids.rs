@@ -24,7 +24,7 @@ pub struct EdgeTypeId(pub u16);
 #[serde(transparent)]
 pub struct PageId(pub u64);
 
-/// A version of a store. Each checkpoint adds one.
+/// The number of a checkpoint: 1 for an import, one more with each checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Epoch(pub u64);
+pub struct CheckpointId(pub u64);

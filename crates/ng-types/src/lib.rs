@@ -26,7 +26,7 @@ pub use budget::{Budget, BudgetExceeded, Reservation};
 pub use bytes::{format_bytes, format_bytes_up};
 pub use dtype::Dtype;
 pub use hash::{IdHash, IdHasher};
-pub use ids::{EdgeTypeId, Epoch, NODE_ID_BOUND, NodeId, NodeTypeId, PageId};
+pub use ids::{CheckpointId, EdgeTypeId, NODE_ID_BOUND, NodeId, NodeTypeId, PageId};
 pub use order::SeedOrder;
 pub use places::Places;
 pub use remedy::{ErrorKind, Explain, Remedy};

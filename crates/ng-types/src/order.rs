@@ -5,7 +5,7 @@ use crate::rng::{domain, philox4x32_10};
 
 const ROUNDS: u32 = 6;
 
-/// A pseudo-random permutation of `0..len`, keyed by (seed, train epoch).
+/// A pseudo-random permutation of `0..len`, keyed by (seed, epoch).
 ///
 /// A Feistel network over the next even power of two, walked until it lands inside the range.
 #[derive(Clone, Copy, Debug)]
@@ -13,15 +13,15 @@ pub struct SeedOrder {
     len: u64,
     half_bits: u32,
     key: [u32; 2],
-    train_epoch: u64,
+    epoch: u64,
 }
 
 impl SeedOrder {
-    /// The order of `len` seeds in `train_epoch`.
-    pub fn new(len: u64, seed: u64, train_epoch: u64) -> Self {
+    /// The order of `len` seeds in `epoch`.
+    pub fn new(len: u64, seed: u64, epoch: u64) -> Self {
         let bits = u64::BITS - len.saturating_sub(1).leading_zeros();
         let key = [seed as u32, (seed >> 32) as u32];
-        Self { len, half_bits: bits.div_ceil(2).max(1), key, train_epoch }
+        Self { len, half_bits: bits.div_ceil(2).max(1), key, epoch }
     }
 
     /// How many seeds there are.
@@ -53,8 +53,8 @@ impl SeedOrder {
         let mask = (1_u64 << self.half_bits) - 1;
         let (mut left, mut right) = (value >> self.half_bits, value & mask);
         for round in 0..ROUNDS {
-            let word = (self.train_epoch >> 32) as u32 ^ round << 24;
-            let counter = [right as u32, self.train_epoch as u32, word, domain::ORDER];
+            let word = (self.epoch >> 32) as u32 ^ round << 24;
+            let counter = [right as u32, self.epoch as u32, word, domain::ORDER];
             let block = philox4x32_10(counter, self.key);
             (left, right) = (right, left ^ (u64::from(block[0]) & mask));
         }

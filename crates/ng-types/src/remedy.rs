@@ -40,8 +40,8 @@ pub enum ErrorKind {
     ReverseMissing,
     /// A row has another width than its tensor.
     RowWidth,
-    /// A batch of changes has ended.
-    BatchEnded,
+    /// A transaction has ended.
+    TransactionEnded,
     /// A write failed, so that no others are taken.
     StorePoisoned,
     /// Compiled files were made from other data or settings.

@@ -25,6 +25,6 @@ def compact(
     rows = [
         ("before", format_bytes(report["bytes_before"])),
         ("after", format_bytes(report["bytes_after"])),
-        ("epoch", report["epoch"]),
+        ("checkpoint", report["checkpoint_id"]),
     ]
     print_report(as_json, report, f"Compacted {store}", rows)

@@ -5,8 +5,9 @@ from typing import Annotated, Any
 
 import typer
 
-from neargraph.splits import SPLITS
+from neargraph.units import parse_bytes
 
+from .seeds import Seeds, input_nodes, named_or_default
 from .show import (
     Backend,
     Recover,
@@ -24,8 +25,7 @@ from .train import parse_fanouts
 _Layout = Annotated[
     str, typer.Option(help="direct: rows beside lists in one file, instead of epochs.")
 ]
-_PageSize = Annotated[int, typer.Option(help="Of the direct layout, 4096 ... 65536 bytes.")]
-_Seeds = Annotated[str, typer.Option(help="train, val, test, all, or a .npy file of node ids.")]
+_PageSize = Annotated[str, typer.Option(help="Page size of the direct layout, 4KiB to 64KiB.")]
 _DependentBatches = Annotated[
     int, typer.Option(help="With labor, so many batches in a row choose alike.")
 ]
@@ -35,12 +35,12 @@ _Attrs = Annotated[str | None, typer.Option(help="Tensors to compile, like x,y; 
 def compile_(
     store: Annotated[Path, typer.Argument(help="The store, NAME.ng.")],
     layout: _Layout = "paged",
-    page_size: _PageSize = 4096,
+    page_size: _PageSize = "4KiB",
     name: Annotated[str, typer.Option(help="Of the file of the direct layout.")] = "graph",
     epochs: Annotated[int, typer.Option(help="How many different epochs.")] = 1,
     fanouts: Annotated[str, typer.Option(help="Neighbours per layer, -1 for all.")] = "15,10",
-    batch: Annotated[int, typer.Option(help="Seeds of a batch.")] = 1024,
-    seeds: _Seeds = "train",
+    batch_size: Annotated[int, typer.Option(help="Seeds of a batch.")] = 1024,
+    seeds: Seeds = None,
     node_type: Annotated[str | None, typer.Option(help="Type of the seeds.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of order and draws.")] = 0,
     shuffle: Annotated[bool, typer.Option(help="Permute the seeds in every epoch.")] = True,
@@ -77,16 +77,17 @@ def compile_(
     opened = neargraph.open(store, memory=memory, backend=backend, recover=recover)
     with opened as handle, bars(as_json) as progress:
         if is_direct:
-            where: dict[str, Any] = {"page_bytes": page_size, "directory": out}
+            where: dict[str, Any] = {"page_bytes": parse_bytes(page_size), "directory": out}
             where |= {"overwrite": overwrite, "dry_run": dry_run, "progress": progress}
             found = compile_direct(handle.snapshot(), name, attrs=tensors, **where)
             return _show_direct(store, found, as_json)
         how: dict[str, Any] = {"method": method, "dependent_batches": dependent_batches}
         how |= {"attrs": tensors, "replace": replace}
-        sampler = neargraph.NeighborSampler(handle, list(parse_fanouts(fanouts)), seed=seed, **how)
-        inputs = resolve_input_nodes(sampler.snapshot, _seeds(seeds, node_type))
+        sampler = neargraph.NumpySampler(handle, list(parse_fanouts(fanouts)), seed=seed, **how)
+        named = named_or_default(seeds, handle.schema, node_type)
+        inputs = resolve_input_nodes(sampler.snapshot, input_nodes(named, node_type))
         order: dict[str, Any] = {"shuffle": shuffle, "seed": seed, "drop_last": drop_last}
-        plan = SeedPlan(num_seeds=len(inputs), batch_size=batch, **order)
+        plan = SeedPlan(num_seeds=len(inputs), batch_size=batch_size, **order)
         compiler = EpochCompiler(
             sampler, inputs, plan, epochs, first_epoch=first_epoch, directory=out
         )
@@ -120,22 +121,6 @@ def _show_direct(store: Path, report: dict[str, Any], as_json: bool) -> None:
     ]
     title = f"Compiled {store}" if report["written"] else f"Direct layout of {store}"
     print_report(as_json, {"store": str(store), "layout": "direct", **report}, title, rows)
-
-
-def _seeds(text: str, node_type: str | None) -> Any:
-    """What the loaders take as ``input_nodes``."""
-    given: Any = None
-    if text in SPLITS:
-        given = text
-    elif text != "all":
-        import numpy as np
-
-        if not text.endswith(".npy"):
-            raise ValueError(
-                f"--seeds {text!r} is none of {', '.join(SPLITS)}, all, or a .npy file of node ids"
-            )
-        given = np.load(text)
-    return given if node_type is None else (node_type, given)
 
 
 def _show_estimate(store: Path, estimate: Any) -> None:

@@ -14,7 +14,7 @@ def evaluate(
     store: Annotated[
         Path | None, typer.Option(help="Where the store is now. Default: where it was.")
     ] = None,
-    checkpoint: Annotated[
+    state: Annotated[
         str, typer.Option(help="last or best; auto is what the run was tested with.")
     ] = "auto",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -25,7 +25,7 @@ def evaluate(
     neargraph.tune_process()
     from neargraph.train import evaluate
 
-    found = evaluate(run, split, store=store, checkpoint=checkpoint)
-    rows = [("parameters", f"{found['checkpoint']}, epoch {found['epoch']}")]
+    found = evaluate(run, split, store=store, state=state)
+    rows = [("parameters", f"{found['state']}, epoch {found['epoch']}")]
     rows += [(name, f"{value:.4f}") for name, value in found["metrics"].items()]
     print_report(as_json, {"run": str(run), **found}, f"{split} of {run}", rows)

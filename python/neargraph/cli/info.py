@@ -40,7 +40,7 @@ def info(
         ("nodes", facts["num_nodes_live"]),
         ("deleted nodes", facts["num_nodes"] - facts["num_nodes_live"]),
         ("edges", facts["num_edges"]),
-        ("epoch", str(facts["epoch"])),
+        ("checkpoint", str(facts["checkpoint_id"])),
         ("last commit", str(facts["lsn"])),
         ("commits waiting", facts["commits_waiting"]),
         ("fingerprint", facts["fingerprint"]),

@@ -3,12 +3,12 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar, get_args
 
 import typer
 from rich.table import Table
 
-from .show import bars, console, print_json, titled
+from .show import BackendName, bars, console, print_json, titled
 from .train import parse_fanouts
 
 profile = typer.Typer(help="Where time goes.", no_args_is_help=True, rich_markup_mode=None)
@@ -26,6 +26,7 @@ _SYSTEM = {
 _STAGES = ["linear", "message", "aggregate", "update", "rest", "wait"]
 _WORK = ["sample", "read", "gather", "copy"]
 
+_Name = TypeVar("_Name", bound=str)
 # Title, names of the columns, rows.
 Sheet = tuple[str, list[str], list[list[str]]]
 
@@ -70,7 +71,7 @@ def train(
     from neargraph.profile import ProfileConfig, load_times, profile_training
 
     names = _listed("--models", models, list(_NAMES))
-    ends = _listed("--backends", backends, ["memory", "mmap", "pread", "direct", "uring"])
+    ends = _listed("--backends", backends, get_args(BackendName)[1:])
     if repeats < 1:
         raise ValueError(f"--repeats is {repeats}; use 1 or more")
     config = ProfileConfig(
@@ -104,12 +105,13 @@ def train(
             typer.echo(f"{entry['backend']}, {_NAMES[entry['model']]}: {entry['refused']}")
 
 
-def _listed(option: str, text: str, known: list[str]) -> list[str]:
+def _listed(option: str, text: str, known: Sequence[_Name]) -> list[_Name]:
+    by_name = {str(name): name for name in known}
     names = text.split(",")
     for name in names:
-        if name not in known:
+        if name not in by_name:
             raise ValueError(f"{option} {name!r} is none of {', '.join(known)}")
-    return names
+    return [by_name[name] for name in names]
 
 
 def spread(values: Sequence[float | None], scale: float = 1.0) -> str:

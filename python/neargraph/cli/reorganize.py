@@ -1,30 +1,30 @@
 """`neargraph reorganize G.ng`."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import typer
 from numpy.typing import NDArray
 
 from neargraph.exceptions import UnsupportedArgument
-from neargraph.splits import split_columns
 from neargraph.units import format_bytes
 
+from .seeds import Seeds, input_nodes, named_or_default
 from .show import BusyTimeout, bars, print_report
 
 
 def reorganize(
     store: Annotated[Path, typer.Argument(help="The store, NAME.ng.")],
-    by: Annotated[str, typer.Option(help="heat: hottest rows first; locality.")] = "heat",
-    trace: Annotated[
+    by: Annotated[
+        Literal["heat", "locality"], typer.Option(help="heat: hottest rows first; locality.")
+    ] = "heat",
+    visits: Annotated[
         Path | None, typer.Option(help="Node ids as they were sampled, .npy or text: counts them.")
     ] = None,
     fanouts: Annotated[str, typer.Option(help="Of the batches to come, by hop.")] = "15,10",
-    batch: Annotated[int, typer.Option(help="Seeds of a batch.")] = 1024,
-    split: Annotated[
-        str | None, typer.Option(help="The seeds: train where there are splits, else all.")
-    ] = None,
+    batch_size: Annotated[int, typer.Option(help="Seeds of a batch.")] = 1024,
+    seeds: Seeds = None,
     node_type: Annotated[str | None, typer.Option(help="Of the seeds; if there are many.")] = None,
     batches: Annotated[int, typer.Option(help="Batches to count pages on.")] = 32,
     dry_run: Annotated[bool, typer.Option(help="Only say what it is worth and needs.")] = False,
@@ -37,20 +37,18 @@ def reorganize(
 
     opened = neargraph.open(store, memory=memory, busy_timeout=busy_timeout)
     with opened as handle, bars(as_json) as progress:
-        owners = [owner.name for owner in handle.schema.node_types if split_columns(owner)]
-        if split is None and (node_type in owners or (node_type is None and len(owners) == 1)):
-            split = "train"
+        named = named_or_default(seeds, handle.schema, node_type)
         report = handle.reorganize(
             by,
             num_neighbors=_fanouts(fanouts),
-            batch_size=batch,
-            input_nodes=split if node_type is None else (node_type, split),
-            trace=None if trace is None else read_trace(trace),
+            batch_size=batch_size,
+            input_nodes=input_nodes(named, node_type),
+            visits=None if visits is None else read_visits(visits),
             batches=batches,
             dry_run=dry_run,
             progress=progress,
         )
-    report = {"by": "trace" if trace else by, "seeds": split or "all", **report}
+    report = {"by": "visits" if visits else by, "seeds": named, **report}
     is_dry = report["written"] is None
     title = f"Reorganising {store} would change (nothing was written)"
     print_report(as_json, report, title if is_dry else f"Reorganised {store}", _rows(report))
@@ -65,7 +63,7 @@ def _fanouts(text: str) -> list[int]:
         ) from None
 
 
-def read_trace(path: Path) -> NDArray[np.int64]:
+def read_visits(path: Path) -> NDArray[np.int64]:
     """The node ids in a file: an array of NumPy, or text with white space or commas between."""
     if path.suffix == ".npy":
         found: NDArray[Any] = np.load(path).reshape(-1)
@@ -74,9 +72,9 @@ def read_trace(path: Path) -> NDArray[np.int64]:
         try:
             found = np.array([int(word) for word in text], dtype=np.int64)
         except ValueError as error:
-            raise UnsupportedArgument(f"--trace {path}: {error}; give node ids") from None
+            raise UnsupportedArgument(f"--visits {path}: {error}; give node ids") from None
     if found.dtype.kind not in "iu":
-        raise UnsupportedArgument(f"--trace {path}: {found.dtype} are no node ids")
+        raise UnsupportedArgument(f"--visits {path}: {found.dtype} are no node ids")
     return np.asarray(found, dtype=np.int64)
 
 
@@ -95,7 +93,7 @@ def _rows(report: dict[str, Any]) -> list[tuple[str, Any]]:
         rows += [
             ("before", format_bytes(written["bytes_before"])),
             ("after", format_bytes(written["bytes_after"])),
-            ("epoch", written["epoch"]),
+            ("checkpoint", written["checkpoint_id"]),
         ]
     return rows
 

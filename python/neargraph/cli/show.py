@@ -4,7 +4,7 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from rich.console import Console, Group
@@ -14,7 +14,8 @@ from rich.text import Text
 
 from neargraph.units import format_bytes
 
-Backend = Annotated[str, typer.Option(help="auto, uring, direct, pread, mmap or memory.")]
+BackendName = Literal["auto", "uring", "odirect", "pread", "mmap", "memory"]
+Backend = Annotated[BackendName, typer.Option(help="Back end for reading the disk.")]
 """How the files of a store are read."""
 
 Recover = Annotated[

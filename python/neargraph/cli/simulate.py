@@ -9,6 +9,7 @@ import typer
 from rich.box import SIMPLE
 from rich.table import Table
 
+from .seeds import SEEDS, input_nodes
 from .show import bars, console, print_json, titled
 from .train import parse_fanouts
 
@@ -18,10 +19,10 @@ Tensor = Annotated[
 Dataset = Annotated[
     str | None, typer.Option(help="Of reddit, amazon, movielens, ogbn, ppi, or all.")
 ]
-Split = Annotated[
-    str | None, typer.Option(help="Targets for --host: train, val or test. Default: all nodes.")
+Seeds = Annotated[str | None, typer.Option(help=f"Targets for --host: {SEEDS}. Default: all.")]
+Repeats = Annotated[
+    int | None, typer.Option(help="Random seeds that --host compares over. Default: 5.")
 ]
-Seeds = Annotated[int | None, typer.Option(help="Seeds of the comparison with --host. Default: 5.")]
 Watch = Annotated[
     float | None, typer.Option(help="Seconds to watch the loader for --host. Default: 10.")
 ]
@@ -49,7 +50,7 @@ def simulate(
     mode: Annotated[str, typer.Option(help="paper or detailed.")] = "detailed",
     fanouts: Annotated[str, typer.Option(help="Neighbours by hop.")] = "3,3,3",
     hidden: Annotated[int, typer.Option(help="Columns between layers.")] = 128,
-    batch: Annotated[int, typer.Option(help="Targets of a batch.")] = 128,
+    batch_size: Annotated[int, typer.Option(help="Targets of a batch.")] = 128,
     batches: Annotated[int, typer.Option(help="Batches to run.")] = 8,
     sweep: Annotated[
         str | None, typer.Option(help="One constant, like flash.channels=4,8,16.")
@@ -63,14 +64,14 @@ def simulate(
     ] = False,
     inference: Annotated[bool, typer.Option("--inference", help="Compute no gradients.")] = False,
     host: Host = None,
-    split: Split = None,
     seeds: Seeds = None,
+    repeats: Repeats = None,
     watch: Watch = None,
     out: Annotated[Path | None, typer.Option(help="Folder for report.html and runs.json.")] = None,
     memory: Memory = None,
     tensor: Tensor = None,
     row_bytes: RowBytes = None,
-    seed: Annotated[int, typer.Option(help="Seed of everything.")] = 0,
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """What computational SSDs would make of sampling a graph."""
@@ -80,7 +81,7 @@ def simulate(
     if ablation:
         _check_ablation(mode, bool(sweep or out or host or preset or change))
     hops = parse_fanouts(fanouts)
-    shape = {"batches": batches, "batch_size": batch, "seed": seed, "fanouts": hops}
+    shape = {"batches": batches, "batch_size": batch_size, "seed": seed, "fanouts": hops}
     rows = _rows(dataset, tensor, row_bytes)
     device = _device(mode, preset, change or [])
     how: dict[str, Any] = {"platforms": platforms, "hidden": hidden, "layer": layer}
@@ -88,13 +89,14 @@ def simulate(
     about: dict[str, Any] = {"mode": mode, "device": device}
     if host is not None:
         _refuse_with_host({"--sweep": sweep, "--reuse": reuse})
-        given = {"seeds": seeds, "seconds": watch, "input_nodes": split}
+        nodes = None if seeds is None else input_nodes(seeds, None)
+        given = {"repeats": repeats, "seconds": watch, "input_nodes": nodes}
         more = {name: value for name, value in given.items() if value is not None}
         answer = _asked((store, dataset, memory), host, shape, more | rows | how | about, as_json)
         about |= {"title": _question(answer.runs, mode, shape), "answer": answer}
         return _show(answer.runs, about, out, as_json)
     of_host = None if store is not None else memory
-    _refuse_alone({"--split": split, "--seeds": seeds, "--watch": watch, "--memory": of_host})
+    _refuse_alone({"--seeds": seeds, "--repeats": repeats, "--watch": watch, "--memory": of_host})
     name, values = assigned("--sweep", sweep, many=True) if sweep else (None, [])
     shapes = _shapes(shape, name, values)
     pages = None if ablation else _page_bytes(mode, name, device)
@@ -130,7 +132,7 @@ def _asked(
             with ng.open(store, memory=memory) as opened:
                 return sim.what_would_it_buy(opened, host, **shape, **more, progress=progress)
         if more.keys() & {"input_nodes", "seconds"}:
-            raise ValueError("--split and --watch are for a store; data sets have no loader")
+            raise ValueError("--seeds and --watch are for a store; data sets have no loader")
         traces = drawn(dataset, shape)
         if len(traces) > 1:
             raise ValueError("--host compares one graph; name one data set")

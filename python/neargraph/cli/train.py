@@ -9,7 +9,7 @@ import typer
 from neargraph.exceptions import UnsupportedArgument
 from neargraph.remedies import flag_words
 
-from .show import Recover, print_report, size
+from .show import BackendName, Recover, print_report, size
 from .training_line import training_line
 from .training_options import OPTIONS, from_file, settings_of, with_options
 
@@ -24,12 +24,10 @@ _Resume = Annotated[
 ]
 _Out = Annotated[Path | None, typer.Option(help="New folder for the run.")]
 _Backend = Annotated[
-    str | None, typer.Option(help="auto, uring, direct, pread, mmap or memory. Default: auto.")
+    BackendName | None, typer.Option(help="Back end for reading the disk. Default: auto.")
 ]
 _FLAGS = frozenset(f"--{name.replace('_', '-')}" for name in OPTIONS)
-_Checkpoint = Annotated[
-    Path | None, typer.Option(help="Write here after each epoch; go on from it.")
-]
+_State = Annotated[Path | None, typer.Option(help="Write here after each epoch; go on from it.")]
 
 
 @with_options
@@ -40,7 +38,7 @@ def train(
     out: _Out = None,
     memory: Annotated[str | None, typer.Option(help="Memory of the store, like 256MB.")] = None,
     backend: _Backend = None,
-    checkpoint: _Checkpoint = None,
+    state: _State = None,
     recover: Recover = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     *,
@@ -51,7 +49,7 @@ def train(
 
     neargraph.tune_process()
     if resume is not None:
-        own = {"STORE": store, "--config": config, "--out": out, "--checkpoint": checkpoint}
+        own = {"STORE": store, "--config": config, "--out": out, "--state": state}
         _refuse_beside("--resume", own | {"--no-recover": None if recover else True}, given)
         changed = {"epochs": given.get("epochs"), "memory": memory, "backend": backend}
         _resume_run(resume, changed, as_json)
@@ -68,15 +66,15 @@ def train(
     backend = backend or opening.get("backend") or "auto"
     folder = out or opening.get("out")
     budget = memory or opening.get("memory")
-    if settings.checkpoint_steps and folder is None and checkpoint is None:
+    if settings.save_steps and folder is None and state is None:
         raise UnsupportedArgument(
-            f"checkpoint_steps={settings.checkpoint_steps} has no effect where no checkpoint is "
-            "written; give --out or --checkpoint, or leave it out"
+            f"save_steps={settings.save_steps} has no effect where no training state is "
+            "written; give --out or --state, or leave it out"
         )
     opened = neargraph.open(path, memory=budget, backend=backend, recover=recover)
     with opened as handle, training_line(settings.epochs, as_json) as line:
         heard: dict[str, Any] = {"watch": line, "on_epoch": line.epoch}
-        result = fit(handle, settings, checkpoint=checkpoint, out=folder, **heard)
+        result = fit(handle, settings, state=state, out=folder, **heard)
         note = handle.core.backend_note
     more = {} if folder is None else {"run": str(folder)}
     report = {"store": str(path), **more, "config": settings.plain(), "backend": note}

@@ -61,9 +61,9 @@ OPTIONS: dict[str, Option] = {
     "patience": Option("int", 0, "Validations without a better value before the end; 0 for all."),
     "test_on": Option("str", "auto", "Parameters to test: auto, last or best."),
     "val_every": Option("int", 1, "Epochs between validations."),
-    "checkpoint_steps": Option("int", 0, "Steps between checkpoints inside an epoch; 0 for none."),
+    "save_steps": Option("int", 0, "Steps between training states inside an epoch; 0 for none."),
     "seed": Option("int", 0, "Seed of parameters, order and draws."),
-    "split": Option("int", 0, "Which split, where there are several."),
+    "split_index": Option("int", 0, "Number of the split, if the store has several."),
     "row_normalize": Option("bool", False, "Divide feature rows by their sum."),
     "parts": Option("int", 100, "Clusters, or parts of random-node."),
     "batch_parts": Option("int", 16, "Clusters of a batch."),
@@ -71,14 +71,15 @@ OPTIONS: dict[str, Option] = {
     "steps": Option("int", 30, "Batches of an epoch of GraphSAINT."),
     "coverage": Option("int", 50, "Draws of each node to weigh GraphSAINT's; 0 for no weights."),
     "reading": Option(
-        "str", "auto", "How rows are read: auto, direct, scan, window or distribute."
+        "str",
+        "auto",
+        "How batches are read: auto, on_demand, window, scan, distribute, compiled, direct_layout, "
+        "or the path of compiled epochs or of a direct layout.",
     ),
-    "compiled": Option("compiled", False, "Replay compiled epochs: true, auto, or their folder."),
     "x_dtype": Option("str", None, "Read x as f32, f16 or bf16. Default: as the store gives it."),
     "method": Option(
         "str", "uniform", "Draws of the sampler neighbor: uniform, labor or weighted."
     ),
-    "layout": Option("str", "paged", "paged, direct, or a file of the direct layout."),
     "temporary_writes": Option("str", "auto", "auto, never, or a multiple such as 2x."),
     "decoder": Option("str", "dot", "Score of a link: dot or mlp."),
     "negatives": Option("str", "binary", "Negative links: binary or triplet."),
@@ -120,9 +121,6 @@ def setting(name: str, value: Any) -> Any:
     flag = name.replace("_", "-")
     if value is None or kind in _LISTS:
         return None if value is None else _listed(flag, kind, value)
-    if kind == "compiled":
-        texts = {"true": True, "false": False}
-        return texts.get(value.lower(), value) if isinstance(value, str) else bool(value)
     wanted = _PYTHON.get(kind, str)
     if wanted is float and isinstance(value, int | str) and not isinstance(value, bool):
         # YAML takes 1e-3, without a point, for a text.

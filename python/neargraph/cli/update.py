@@ -13,7 +13,7 @@ from .show import BusyTimeout, bars, console, pairs_table, print_json
 def update(
     store: Annotated[Path, typer.Argument(help="The store, NAME.ng.")],
     source: Annotated[Path, typer.Option("--from", help="Events: .csv, .tsv, .parquet, .npz.")],
-    batch: Annotated[int, typer.Option(help="Rows of a commit.")] = 1000,
+    commit_every: Annotated[int, typer.Option(help="Rows of one commit.")] = 1000,
     skip_rows: Annotated[int, typer.Option(help="Rows that are done already.")] = 0,
     on_error: Annotated[str, typer.Option(help="stop at a bad row, or skip it.")] = "stop",
     dry_run: Annotated[bool, typer.Option(help="Only check the file.")] = False,
@@ -21,16 +21,16 @@ def update(
     busy_timeout: BusyTimeout = 5.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Adds, deletes and updates nodes and edges; every batch is durable when it is counted."""
+    """Adds, deletes and updates nodes and edges; every commit is durable when it is counted."""
     import neargraph
-    from neargraph.update.replay import update_from
+    from neargraph.update.apply import update_from
 
     opened = neargraph.open(store, memory=memory, busy_timeout=busy_timeout)
     with opened as handle, bars(as_json) as progress:
         report = update_from(
             handle,
             source,
-            batch=batch,
+            commit_every=commit_every,
             skip_rows=skip_rows,
             on_error=on_error,  # type: ignore[arg-type]
             dry_run=dry_run,

@@ -8,7 +8,7 @@ import typer
 
 from neargraph.units import parse_bytes
 
-from .show import Backend, bars, console, pairs_table, print_json, print_report
+from .show import Backend, BackendName, bars, console, pairs_table, print_json, print_report
 
 _SHOWN = 50
 
@@ -56,7 +56,7 @@ def _verify_backup(backup: Path, as_json: bool) -> None:
 
 
 def _verify_compiled(
-    store: Path, memory: str | None, backend: str, report: dict[str, Any], progress: Any
+    store: Path, memory: str | None, backend: BackendName, report: dict[str, Any], progress: Any
 ) -> None:
     """Checks what was compiled from the store; direct layouts only of a sound one."""
     import neargraph

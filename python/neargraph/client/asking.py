@@ -16,6 +16,7 @@ from neargraph.client.calls import call, listed
 from neargraph.client.modes import Opening, Request, Steps, job_method, method, stream
 from neargraph.client.results import Answer, JobState, NeighborLists, job_state
 from neargraph.exceptions import UnsupportedArgument
+from neargraph.loader.ranks import Ranks, RanksLike
 
 
 def ids_of(given: Any) -> NDArray[np.int64]:
@@ -239,10 +240,9 @@ class Asking:
         drop_last: bool = False,
         replace: bool = False,
         seed: int = 0,
-        train_epoch: int = 0,
+        epoch: int = 0,
         first_batch: int = 0,
-        rank: int = 0,
-        world_size: int = 1,
+        ranks: RanksLike = None,
         at_snapshot: int | None = None,
     ) -> Opening[ReceivedBatch]:
         """Mini-batches of an epoch in order, byte for byte those that a loader on the server makes.
@@ -256,14 +256,14 @@ class Asking:
             attrs: Names of the node tensors that come along, such as ``["x", "y"]``.
             graph: The only graph of the server if empty.
             node_type: Type of the seeds; the only one if empty.
-            shuffle: Permute the seeds, keyed by `seed` and `train_epoch`.
+            shuffle: Permute the seeds, keyed by `seed` and `epoch`.
             drop_last: Leave a smaller last batch out.
             replace: Draw with replacement.
             seed: Of all draws. Equal seeds give equal bytes.
-            train_epoch: Which pass this is; another one has other draws.
+            epoch: Which pass this is; another one has other draws.
             first_batch: Begin with this batch, as training does that was interrupted.
-            rank: Which part of each batch this caller takes.
-            world_size: Of how many parts.
+            ranks: Which part of each batch this caller takes: ``"auto"`` under torchrun,
+                ``(rank, world_size)``, or `Ranks`. None: all of it.
             at_snapshot: A commit that is pinned; None is the newest.
 
         Returns:
@@ -277,19 +277,25 @@ class Asking:
             >>> for batch in client.sample("train", [10, 5], 1024, attrs=["x"]):  # doctest: +SKIP
             ...     x, edge_index = batch.features("x"), batch.edge_index()
         """
+        peers = Ranks.of(ranks)
+        if peers.pad is False:
+            raise UnsupportedArgument(
+                "a server fills the last batch of several ranks; leave pad=False out, or use "
+                "drop_last=True"
+            )
         message = {
             "graph": graph,
             "fanouts": list(fanouts),
             "batch_size": batch_size,
             "seed": seed,
-            "epoch": train_epoch,
+            "epoch": epoch,
             "shuffle": shuffle,
             "tensors": list(attrs),
             "first_batch": first_batch,
             "at_snapshot": at_snapshot,
             "drop_last": drop_last,
-            "rank": rank,
-            "world_size": world_size,
+            "rank": peers.rank,
+            "world_size": peers.world_size,
             "replace": replace,
         }
         return _sampled(message, seeds, node_type)

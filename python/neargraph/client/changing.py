@@ -1,4 +1,4 @@
-"""What changes graphs: batches of updates, single ones, and whole columns."""
+"""What changes graphs: transactions, single updates, and whole columns."""
 
 import json
 import uuid
@@ -44,8 +44,8 @@ class Changing:
         Args:
             updates: What to change.
             graph: The only graph of the server if empty.
-            key: 1 to 64 bytes. A batch with a key that was applied already is not applied again:
-                its answer is repeated. None makes a key, so that the client may try again.
+            key: 1 to 64 bytes. A transaction with a key that was applied already is not applied
+                again: its answer is repeated. None makes a key, so that the client may try again.
             key_since_commit: A commit of the graph that was known before the key was sent for the
                 first time. If the server may have forgotten keys of later commits, and this one is
                 not known, it is refused and not applied a second time.

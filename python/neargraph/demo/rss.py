@@ -51,7 +51,7 @@ def measure(
     import neargraph as ng
 
     # Everything that importing allocates belongs to the time before `open`.
-    sampler_class, open_store = ng.NeighborSampler, ng.open
+    sampler_class, open_store = ng.NumpySampler, ng.open
     before = anonymous_bytes()
     with Peak() as peak, open_store(path, memory=memory) as store:
         sampler = sampler_class(store, fanouts, seed=seed, attrs=["x", "y"])

@@ -21,20 +21,15 @@ from neargraph.loader.seeds import InputNodes, digest_of
 from neargraph.loader.spreading import SpreadSampler, only_edge_type
 from neargraph.reader import Reader, Version
 
-with torch_for("ClusterLoader"):
+with torch_for("ClusterGCNLoader"):
     import torch  # noqa: F401
 
+from neargraph.loader.reading import Reading, ReadingLike
 from neargraph.loader.sampling import LoaderOptions, SamplingLoader
 from neargraph.loader.whole import WholeCollator, check_parts, refuse_pad
 
-_PREFETCH = 1
-# The values of arguments of looking ahead, and of replaying, that ask for nothing.
-_PLAIN = {
-    "window": (None,),
-    "two_phase": (None,),
-    "temporary_writes": ("auto",),
-    "compiled": (False, "auto"),
-}
+# A row is wanted once an epoch, so nothing looks ahead unless it is asked to.
+_READING = Reading("on_demand", prefetch=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,15 +81,15 @@ class _Collator(WholeCollator):
         return data
 
 
-class ClusterLoader(SamplingLoader):
+class ClusterGCNLoader(SamplingLoader):
     """Batches of clusters that are drawn at random and joined, as `torch_geometric.data.Data`.
 
     Each batch has ``x``, ``y`` and all other node tensors [n, ...], the masks, ``edge_index`` [2,
     e] with all edges between its nodes, ``n_id`` [n], edge tensors, weights, times and ``e_id`` [e]
     where the store has them, and ``batch_size`` (all n nodes).
 
-    PyG's ``ClusterLoader(ClusterData(data, 1500), batch_size=20)`` is ``ClusterLoader(store, 1500,
-    batch_size=20)`` here.
+    PyG's ``ClusterLoader(ClusterData(data, 1500), batch_size=20)`` is ``ClusterGCNLoader(store,
+    1500, batch_size=20)`` here.
 
     Args:
         data: The open store, or a snapshot, with one node type and one edge type.
@@ -107,19 +102,20 @@ class ClusterLoader(SamplingLoader):
         batch_size: Clusters of a batch.
         shuffle: Draw clusters anew in every epoch, keyed by `seed`; else they come in order.
         drop_last: Leave a smaller last batch out; several ranks always do.
-        prefetch: Batches to work ahead at most, fewer where memory is short.
-        **options: As of `NeighborLoader`: `seed`, `rank`, `world_size` (each rank has the edges
-            inside its own clusters), `attrs`, `x_dtype`, `transform`, `reading`, `num_workers`,
-            `pin_memory`, `device` and the others, but not `pad`.
+        reading: As of `NeighborLoader`; the default is ``Reading("on_demand", prefetch=1)``.
+        **options: As of `NeighborLoader`: `seed`, `ranks` (each rank has the edges inside its own
+            clusters), `attrs`, `x_dtype`, `transform`, `num_workers`, `pin_memory`, `device` and
+            the others.
 
     Raises:
-        UnsupportedArgument: The store has several types; or `pad`, which would repeat nodes.
+        UnsupportedArgument: The store has several types; or ranks with ``pad=True``, which would
+            repeat nodes.
         MissingDependency: ``partition="metis"`` without pymetis.
         NameNotFound: No such tensor.
 
     Example:
         >>> store.reorganize("locality")
-        >>> loader = ng.ClusterLoader(store, num_parts=1000, batch_size=32, shuffle=True, seed=7)
+        >>> loader = ng.ClusterGCNLoader(store, num_parts=1000, batch_size=32, shuffle=True, seed=7)
         >>> for batch in loader:
         ...     out = model(batch.x, batch.edge_index)[batch.train_mask]
     """
@@ -133,22 +129,15 @@ class ClusterLoader(SamplingLoader):
         batch_size: int = 1,
         shuffle: bool = False,
         drop_last: bool = False,
-        prefetch: int = _PREFETCH,
+        reading: ReadingLike = _READING,
         **options: Any,
     ) -> None:
-        refuse_pad(options)
-        # A row is wanted once an epoch, so nothing looks ahead unless an argument asks for it.
-        asked = any(options.get(name, plain[0]) not in plain for name, plain in _PLAIN.items())
-        options = {
-            "reading": "auto" if asked else "direct",
-            "prefetch": prefetch,
-            **options,
-            "pad": False,
-        }
         options |= {"batch_size": batch_size, "shuffle": shuffle, "drop_last": drop_last}
-        if options.get("num_workers"):
-            options.pop("prefetch")
-        given = LoaderOptions.take(type(self).__name__, options)
+        if options.get("num_workers") and reading is _READING:
+            reading = "on_demand"
+        given = LoaderOptions.take(type(self).__name__, {**options, "reading": reading})
+        refuse_pad(given.peers)
+        given.pads = False
         super().__init__(data, given)
         snapshot = data.snapshot()
         only_edge_type(snapshot.schema, "a graph that is cut into clusters")
@@ -174,9 +163,9 @@ class ClusterLoader(SamplingLoader):
             raise ValueError(f"part must be below {self._source.plan.num_seeds}, got {part}")
         return self._clusters.nodes(np.array([part]))
 
-    def parts(self, train_epoch: int, batch: int) -> NDArray[np.int64]:
+    def parts(self, epoch: int, batch: int) -> NDArray[np.int64]:
         """The clusters of a batch, ascending: that is how they are read."""
-        return np.sort(self._source.plan.places(train_epoch, batch, batch + 1))
+        return np.sort(self._source.plan.places(epoch, batch, batch + 1))
 
     def _settings(self) -> dict[str, Any]:
         clusters = self._clusters
@@ -186,6 +175,6 @@ class ClusterLoader(SamplingLoader):
     def __repr__(self) -> str:
         plan = self._source.plan
         return (
-            f"ClusterLoader({self.snapshot.path!r}, num_parts={plan.num_seeds}, "
+            f"ClusterGCNLoader({self.snapshot.path!r}, num_parts={plan.num_seeds}, "
             f"batch_size={plan.batch_size})"
         )

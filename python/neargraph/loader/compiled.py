@@ -4,7 +4,6 @@ What lives here: where the files are, and the key by which they are found: every
 batch. Which of them serve a loader is for the compiled core.
 """
 
-import os
 import warnings
 from pathlib import Path
 from typing import Literal
@@ -26,7 +25,7 @@ SUFFIX = ".epoch"
 def epoch_key(sampler: dict[str, str], inputs: InputNodes, plan: SeedPlan) -> dict[str, str]:
     """Everything that shapes the batches of an epoch, but for its number.
 
-    `sampler` is the part that a sampler brings (`NeighborSampler.key`).
+    `sampler` is the part that a sampler brings (`NumpySampler.key`).
     """
     return {
         **sampler,
@@ -58,26 +57,24 @@ def make_directory(directory: Path, store: str) -> None:
 
 
 def find_compiled(
-    compiled: Literal[True] | str | os.PathLike[str], store: str, key: dict[str, str]
+    place: Literal[True] | str, store: str, key: dict[str, str], *, must: bool
 ) -> _core.Epochs | None:
     """The compiled epochs of a key; of several sets the one with most epochs, then hot rows.
 
-    With ``"auto"`` whatever is raised otherwise means None; damage, and files of another version of
-    the format, with a warning.
+    They lie in the directory `place`, or inside the store if it is True. Without `must`, whatever
+    is raised otherwise means None; damage, and files of another version of the format, with a
+    warning.
 
     Raises:
         CompiledMismatch: There is none; says what differs.
         CompiledOutdated: There are only files of another version of the format.
         StoreDamaged: A file that may be a part of the set is damaged, or one is missing.
     """
-    if compiled is True or compiled == "auto":
-        directory = default_directory(store)
-    else:
-        directory = Path(compiled)
+    directory = default_directory(store) if place is True else Path(place)
     try:
         return _core.Epochs(str(directory), key)
     except (CompiledMismatch, StoreDamaged, IoFailed) as error:
-        if compiled != "auto":
+        if must:
             raise
         if isinstance(error, CompiledOutdated) or not isinstance(error, CompiledMismatch):
             text = f"{error}; batches are sampled instead"

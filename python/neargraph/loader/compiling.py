@@ -18,7 +18,7 @@ from typing import Any
 from neargraph import _core
 from neargraph.exceptions import IoFailed, NeargraphError, StoreDamaged
 from neargraph.loader.compiled import default_directory, epoch_key, file_name, make_directory
-from neargraph.loader.sampler import NeighborSampler
+from neargraph.loader.sampler import NumpySampler
 from neargraph.loader.seeds import InputNodes, SeedPlan
 from neargraph.units import format_bytes
 
@@ -80,7 +80,7 @@ class EpochCompiler:
 
     def __init__(
         self,
-        sampler: NeighborSampler,
+        sampler: NumpySampler,
         inputs: InputNodes,
         plan: SeedPlan,
         epochs: int,
@@ -236,7 +236,7 @@ class EpochCompiler:
             file.check(key)
         except (NeargraphError, StoreDamaged):
             return False
-        found = (file.train_epoch, file.epochs, file.hot_digest)
+        found = (file.epoch, file.epochs, file.hot_digest)
         return found == (epoch, self._set, hot.digest)
 
     @property

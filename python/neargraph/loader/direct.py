@@ -14,11 +14,9 @@ from neargraph import _core
 from neargraph.exceptions import IoFailed, NeargraphError, UnsupportedArgument
 from neargraph.loader.compiled import default_directory, make_directory
 from neargraph.loader.methods import check_served
+from neargraph.loader.reading import DIRECT_SUFFIX
 from neargraph.reader import Version
 from neargraph.units import format_bytes
-
-# How the name of a whole file ends.
-SUFFIX = ".direct"
 
 LAYOUTS = ("paged", "direct")
 """`layout=` of loaders and samplers."""
@@ -33,11 +31,12 @@ def check_layout(layout: str, method: str) -> str:
     Raises:
         UnsupportedArgument: There is no such layout, or it cannot draw by `method`.
     """
-    if layout.endswith(SUFFIX):
+    if layout.endswith(DIRECT_SUFFIX):
         layout = "direct"
     if layout not in LAYOUTS:
         raise UnsupportedArgument(
-            f"layout is {layout!r}; use 'paged', 'direct', or the path of a file NAME{SUFFIX}"
+            f"layout={layout!r} is not valid: expected 'paged', 'direct', or the path of a file "
+            f"NAME{DIRECT_SUFFIX}"
         )
     if layout == "direct":
         check_served(method, "direct layout", "use layout='paged'")
@@ -52,7 +51,7 @@ def find_direct(snapshot: Version, tensors: Sequence[str], layout: str) -> tuple
         CompiledOutdated: There is only one of another version of the format.
         StoreDamaged: There is only one that is not whole.
     """
-    if layout.endswith(SUFFIX):
+    if layout.endswith(DIRECT_SUFFIX):
         named = Path(layout).absolute()
         return str(named.parent), named.name
     directory = str(default_directory(snapshot.path))
@@ -92,7 +91,7 @@ def compile_direct(
     if name != Path(name).name or not name:
         raise ValueError(f"{name!r} is not the name of a file")
     place = directory if directory.exists() else directory.parent
-    path = directory / f"{name}{SUFFIX}"
+    path = directory / f"{name}{DIRECT_SUFFIX}"
     tensors = list(attrs) if attrs is not None else None
     core = _core.DirectPlan(snapshot.version, str(place), page_bytes, tensors, progress)
     with closing(core):
@@ -125,7 +124,7 @@ def _is_same(directory: Path, name: str, facts: dict[str, Any]) -> bool:
 def list_direct(path: str | Path, fingerprint: str) -> list[dict[str, Any]]:
     """The direct layouts inside a store, as they say themselves."""
     found = []
-    for file in sorted((Path(path) / "compiled").glob(f"*{SUFFIX}")):
+    for file in sorted((Path(path) / "compiled").glob(f"*{DIRECT_SUFFIX}")):
         facts: dict[str, Any] = {"file": file.name}
         try:
             facts |= _core.describe_direct(str(file.parent), file.name)

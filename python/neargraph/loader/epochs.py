@@ -56,12 +56,12 @@ class EpochLoader(ABC):
     def __iter__(self) -> Iterator[Any]:
         """One pass over the seeds, or the rest of the pass that a loaded state stands in."""
         position = self._position = self._next
-        self._next = Position(position.train_epoch + 1)
+        self._next = Position(position.epoch + 1)
         self._loaded = None
         return self._run(position)
 
     def _run(self, position: Position) -> Iterator[Any]:
-        batches = self._batches(position.train_epoch, position.batches)
+        batches = self._batches(position.epoch, position.batches)
         if self._copy is not None:
             batches = self._copy.run(batches)
         # No local name may hold a batch: the budget counts it until the caller drops it.
@@ -78,11 +78,11 @@ class EpochLoader(ABC):
             position.batches += 1
             yield holder.pop()
 
-    def _batches(self, train_epoch: int, first: int) -> Iterator[Any]:
+    def _batches(self, epoch: int, first: int) -> Iterator[Any]:
         if self._pipeline is None:
             assert self._pool is not None
-            return self._pool.run(train_epoch, first)
-        return map(self._source.finish, self._pipeline.run(train_epoch, first))
+            return self._pool.run(epoch, first)
+        return map(self._source.finish, self._pipeline.run(epoch, first))
 
     def close(self) -> None:
         """Gives back what the loader keeps in memory between epochs."""
@@ -121,13 +121,13 @@ class EpochLoader(ABC):
         """The stages that threads are at now, by the names of `stages`. Another thread may ask."""
         return self._source.sampler.core.busy()
 
-    def set_epoch(self, train_epoch: int) -> None:
-        """Makes the next pass that of `train_epoch`, or its rest if a loaded state stands in it."""
+    def set_epoch(self, epoch: int) -> None:
+        """Makes the next pass that of `epoch`, or its rest if a loaded state stands in it."""
         loaded = self._loaded
-        if loaded is not None and loaded.train_epoch == train_epoch:
+        if loaded is not None and loaded.epoch == epoch:
             self._next = replace(loaded)
         else:
-            self._next = Position(train_epoch)
+            self._next = Position(epoch)
 
     def state_dict(self) -> dict[str, Any]:
         """Where the loader stands: epoch, batches handed over, and the settings behind them."""
@@ -143,7 +143,7 @@ class EpochLoader(ABC):
         self._loaded = loaded
         self._position = replace(loaded)
         whole = loaded.batches == len(self) and loaded.batches > 0
-        self._next = Position(loaded.train_epoch + 1) if whole else replace(loaded)
+        self._next = Position(loaded.epoch + 1) if whole else replace(loaded)
 
     def _fingerprint(self) -> dict[str, Any]:
         plan = self._source.plan

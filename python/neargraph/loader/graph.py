@@ -260,7 +260,7 @@ class GraphLoader(SamplingLoader):
         graphs: Which graphs: None for all that have nodes, ``"train"`` / ``"val"`` / ``"test"`` for
             those whose nodes are in that split, numbers [n] or a boolean mask [number of graphs].
         **options: As of `NeighborLoader`: `seed`, `attrs`, `x_dtype`, `transform`, `reading`,
-            `rank`, `num_workers`, `device` and the others.
+            `ranks`, `num_workers`, `device` and the others.
 
     Raises:
         NameNotFound: The store has no ``graph_id``, or no such split, or batches have no attribute

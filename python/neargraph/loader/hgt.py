@@ -35,7 +35,7 @@ class HGTLoader(SamplingLoader):
         filter_per_worker: Changes nothing, but for False with `num_workers`.
         input_id: What ``batch.input_id`` says of each seed, int64.
         **options: As of `NeighborLoader`: `batch_size`, `shuffle`, `seed`, `attrs`, `reading`,
-            `rank`, `num_workers`, `device` and the others.
+            `ranks`, `num_workers`, `device` and the others.
 
     Raises:
         UnsupportedArgument: The store has one node type alone.

@@ -16,9 +16,9 @@ from neargraph import _core
 from neargraph._optional import torch_for
 from neargraph.exceptions import NodeOutOfRange, UnsupportedArgument
 from neargraph.loader.minibatch import MiniBatch
-from neargraph.loader.sampler import NeighborSampler
+from neargraph.loader.sampler import NumpySampler
 from neargraph.loader.seeds import InputNodes, digest_of, one_for_each
-from neargraph.loader.shape import reverse_by_name
+from neargraph.loader.shape import SubgraphName, TemporalStrategy, reverse_by_name
 from neargraph.loader.spreading import LinkSampler
 from neargraph.reader import Reader, as_ids
 from neargraph.schema import EdgeType, NodeType, Schema
@@ -28,7 +28,7 @@ with torch_for("LinkNeighborLoader"):
     from torch_geometric.sampler import NegativeSampling
 
 from neargraph.loader.collate import Collator
-from neargraph.loader.methods import method_by_attr
+from neargraph.loader.methods import MethodName, method_by_attr
 from neargraph.loader.sampling import LoaderOptions, SamplingLoader
 
 
@@ -153,7 +153,7 @@ class LinkNeighborLoader(SamplingLoader):
             edges: none that is not later than the link), nor a node with itself.
         neg_sampling_ratio: PyG's older word for ``{"mode": "binary", "amount": ratio}``.
         **options: As of `NeighborLoader`: `batch_size` (links of a batch), `shuffle`, `seed`,
-            `attrs`, `reading`, `rank` and the others. All other arguments are as there, too.
+            `attrs`, `reading`, `ranks` and the others. All other arguments are as there, too.
 
     Raises:
         UnsupportedArgument: An argument asks for something that is not built; says what to do.
@@ -180,9 +180,9 @@ class LinkNeighborLoader(SamplingLoader):
         edge_label: Any = None,
         edge_label_time: Any = None,
         replace: bool = False,
-        subgraph_type: Any = "directional",
+        subgraph_type: SubgraphName | Any = "directional",
         disjoint: bool = False,
-        temporal_strategy: str = "uniform",
+        temporal_strategy: TemporalStrategy = "uniform",
         neg_sampling: Any = None,
         neg_sampling_ratio: float | None = None,
         time_attr: str | None = None,
@@ -195,7 +195,7 @@ class LinkNeighborLoader(SamplingLoader):
         directed: bool = True,
         *,
         input_id: Any = None,
-        method: str = "uniform",
+        method: MethodName = "uniform",
         dependent_batches: int = 1,
         **options: Any,
     ) -> None:
@@ -323,7 +323,7 @@ def _check_ends(ids: NDArray[np.int64], owner: NodeType) -> None:
         )
 
 
-def _check_own_edges(sampler: NeighborSampler, edge_type: EdgeType) -> None:
+def _check_own_edges(sampler: NumpySampler, edge_type: EdgeType) -> None:
     """Refuses links by time whose other direction shows them at all times."""
     shape, schema = sampler.shape, sampler.schema
     if shape.times is None or shape.node_times is not None or not edge_type.has_time:
@@ -338,7 +338,7 @@ def _check_own_edges(sampler: NeighborSampler, edge_type: EdgeType) -> None:
 
 
 def _link_times(
-    sampler: NeighborSampler, edge_type: EdgeType, given: Any, are_edges: bool, count: int
+    sampler: NumpySampler, edge_type: EdgeType, given: Any, are_edges: bool, count: int
 ) -> NDArray[np.int64] | None:
     shape = sampler.shape
     if given is not None and shape.times is None:

@@ -4,13 +4,16 @@ Everything comes from the one table of the core, `_core.sampling_methods`. The i
 that a method does not have is refused.
 """
 
-from typing import Any
+from typing import Any, Literal
 
 from neargraph import _core
 from neargraph.exceptions import UnsupportedArgument
 
 # What an option is where nobody says anything of it.
 _DEFAULTS: dict[str, Any] = {"replace": False, "dependent_batches": 1}
+
+MethodName = Literal["uniform", "labor", "weighted"]
+"""`method=` of loaders and samplers."""
 
 WEIGHT_ATTR = "edge_weight"
 """What PyG calls the weight that neighbour lists carry."""

@@ -12,15 +12,17 @@ from neargraph._optional import torch_for
 from neargraph.dtypes import XFormat
 from neargraph.exceptions import UnsupportedArgument
 
-with torch_for("NeighborLoader", "; NeighborSampler needs neither"):
+with torch_for("NeighborLoader", "; NumpySampler needs neither"):
     import torch
 
 from neargraph.loader.collate import Collator
-from neargraph.loader.methods import method_by_attr
-from neargraph.loader.options import Compiled
-from neargraph.loader.sampler import Attrs, NeighborSampler
+from neargraph.loader.methods import MethodName, method_by_attr
+from neargraph.loader.ranks import RanksLike
+from neargraph.loader.reading import ReadingLike
+from neargraph.loader.sampler import Attrs, NumpySampler
 from neargraph.loader.sampling import LoaderOptions, SamplingLoader
 from neargraph.loader.seeds import resolve_input_nodes, with_given
+from neargraph.loader.shape import SubgraphName, TemporalStrategy
 from neargraph.reader import Reader
 
 
@@ -67,47 +69,26 @@ class NeighborLoader(SamplingLoader):
         directed: PyG's older word: False asks for ``subgraph_type="induced"``.
         input_id: What ``batch.input_id`` says of each seed, int64 [number of seeds]; None gives
             the node id for masks and splits, and else the place in `input_nodes`.
-        batch_size: Seeds of a global batch; each of `world_size` ranks gets its equal part.
+        batch_size: Seeds of a global batch; each of the `ranks` gets an equal part.
         shuffle: Permute the seeds anew in every epoch, keyed by `seed`.
         seed: Seed of the order and of all draws.
         method: ``"labor"`` lets nodes choose the same neighbours where they can, so that a batch
-            has fewer nodes; ``"weighted"`` draws by the weights of edges; see `NeighborSampler`.
+            has fewer nodes; ``"weighted"`` draws by the weights of edges; see `NumpySampler`.
         dependent_batches: With ``"labor"``, so many batches in a row choose alike.
         drop_last: Leave a smaller last batch out.
-        rank: Place of this process among `world_size`.
-        world_size: Processes that share every batch, as under torchrun.
-        pad: With several ranks, fill the last batch by repeated seeds, counted in
-            ``num_padding``, instead of leaving it out.
+        ranks: Which part of each global batch this process takes: ``"auto"`` under torchrun,
+            ``(rank, world_size)``, or `Ranks`. None: all of it.
         attrs: Tensors to read, such as ``["x", "y"]``; None reads all. A dictionary names them
             by type.
         x_dtype: What ``x`` is in a batch. None gives float32 where the disk has f16, bf16 or scaled
             int8; ``"stored"`` leaves it as it is on disk (int8 as steps of the scales); to a dtype
             such as `torch.float16` rows are converted while they are gathered.
         x_format: ``"sparse"`` gives ``x`` as a sparse CSR tensor where it is stored sparse.
-        prefetch: Batches to work ahead at most, fewer where memory is short; None is 4. Like
-            `threads`, `reading`, `window`, `two_phase` and `temporary_writes` it is refused where
-            it has no effect.
-        threads: Background threads; None is one per core, at most 4.
-        reading: How rows that memory does not hold are read: ``"auto"``, ``"direct"``,
-            ``"scan"``, ``"window"`` or ``"distribute"``; see `NeighborSampler.batches`. Looking
-            ahead goes on from one epoch into the next and keeps its memory meanwhile; reading
+        reading: How batches are read: ``"auto"``, ``"on_demand"``, ``"window"``, ``"scan"``,
+            ``"distribute"``, ``"compiled"``, ``"direct_layout"``, the path of compiled epochs or of
+            a direct layout, or `Reading` with more settings. The batches are the same. Reading
+            ahead goes on from one epoch to the next and keeps its memory meanwhile; reading
             something else from the same store between epochs, or `close`, gives it back.
-        window: Batches to look ahead, also where ``"auto"`` would not; None is as many as memory
-            rewards.
-        two_phase: Sample many batches ahead and keep them on disk, so that the topology's memory
-            can hold rows; None does so where it pays. See `NeighborSampler.batches`.
-        temporary_writes: How many bytes of rows an epoch may write to disk for a while:
-            ``"auto"`` is at most the bytes of the tensors that are read, ``"never"`` is none, not
-            even samples, ``"2x"`` is at most twice the bytes of the tensors.
-        compiled: True replays compiled epochs of the store (see `neargraph compile`), or of the
-            directory that is named: the first epochs are those that would be sampled, later ones
-            take them in turn. ``"auto"`` does where there are some that fit, and memory for them;
-            else, in processes and from the direct layout batches are sampled.
-        check_rows: Read every row of every batch once more, by itself, and raise `WrongRow` if it
-            differs; slow, for tests and doubts. See `NeighborSampler`.
-        layout: ``"direct"`` reads batches from the direct layout of this version of the store,
-            which `neargraph compile --layout direct` makes, or from the file that is named; the
-            batches are the same.
         num_workers: Make batches in this many processes instead of threads. Processes open the
             last checkpoint, so one is written if there are commits since.
         pin_memory: Copy batches to page-locked memory, in a thread of its own. Without CUDA this
@@ -137,9 +118,9 @@ class NeighborLoader(SamplingLoader):
         input_nodes: Any = None,
         input_time: Any = None,
         replace: bool = False,
-        subgraph_type: Any = "directional",
+        subgraph_type: SubgraphName | Any = "directional",
         disjoint: bool = False,
-        temporal_strategy: str = "uniform",
+        temporal_strategy: TemporalStrategy = "uniform",
         time_attr: str | None = None,
         weight_attr: str | None = None,
         transform: Callable[[Any], Any] | None = None,
@@ -153,38 +134,25 @@ class NeighborLoader(SamplingLoader):
         batch_size: int = 1,
         shuffle: bool = False,
         seed: int = 0,
-        method: str = "uniform",
+        method: MethodName = "uniform",
         dependent_batches: int = 1,
         drop_last: bool = False,
-        rank: int = 0,
-        world_size: int = 1,
-        pad: bool = True,
+        ranks: RanksLike = None,
         attrs: Attrs = None,
         x_dtype: torch.dtype | str | None = None,
         x_format: XFormat = "dense",
-        prefetch: int | None = None,
-        threads: int | None = None,
-        reading: str = "auto",
-        window: int | None = None,
-        two_phase: bool | None = None,
-        temporary_writes: str = "auto",
-        compiled: Compiled = False,
-        check_rows: bool = False,
-        layout: str = "paged",
+        reading: ReadingLike = "auto",
         num_workers: int = 0,
         pin_memory: bool = False,
         device: torch.device | str | None = None,
         **kwargs: Any,
     ) -> None:
-        kwargs |= {"batch_size": batch_size, "shuffle": shuffle, "seed": seed, "layout": layout}
-        kwargs |= {"rank": rank, "world_size": world_size, "pad": pad, "drop_last": drop_last}
-        kwargs |= {"attrs": attrs, "x_dtype": x_dtype, "x_format": x_format, "threads": threads}
-        kwargs |= {"transform": transform, "check_rows": check_rows, "prefetch": prefetch}
-        kwargs |= {"reading": reading, "window": window, "two_phase": two_phase, "device": device}
-        kwargs |= {"compiled": compiled, "pin_memory": pin_memory, "num_workers": num_workers}
-        kwargs |= {"temporary_writes": temporary_writes, "filter_per_worker": filter_per_worker}
-        kwargs |= {"neighbor_sampler": neighbor_sampler, "is_sorted": is_sorted}
-        kwargs |= {"transform_sampler_output": transform_sampler_output}
+        kwargs |= {"batch_size": batch_size, "shuffle": shuffle, "drop_last": drop_last}
+        kwargs |= {"seed": seed, "ranks": ranks, "reading": reading, "num_workers": num_workers}
+        kwargs |= {"attrs": attrs, "x_dtype": x_dtype, "x_format": x_format}
+        kwargs |= {"pin_memory": pin_memory, "device": device, "transform": transform}
+        kwargs |= {"transform_sampler_output": transform_sampler_output, "is_sorted": is_sorted}
+        kwargs |= {"filter_per_worker": filter_per_worker, "neighbor_sampler": neighbor_sampler}
         options = LoaderOptions.take(type(self).__name__, kwargs)
         super().__init__(data, options)
         _check_time(input_time, time_attr)
@@ -193,7 +161,7 @@ class NeighborLoader(SamplingLoader):
         how |= {"time_attr": time_attr, "subgraph_type": subgraph_type if directed else "induced"}
         how |= {"method": method_by_attr(method, weight_attr), "replace": replace}
         how |= {"dependent_batches": dependent_batches, "temporal_strategy": temporal_strategy}
-        sampler = NeighborSampler(snapshot, num_neighbors, seed=seed, disjoint=disjoint, **how)
+        sampler = NumpySampler(snapshot, num_neighbors, seed=seed, disjoint=disjoint, **how)
         inputs = resolve_input_nodes(snapshot, input_nodes)
         inputs = with_given(inputs, times=input_time, input_id=input_id)
         sampler.check_seed_times(inputs)

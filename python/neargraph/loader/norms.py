@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from neargraph._room import scratch_folder
 from neargraph.exceptions import StateMismatch, UnsupportedArgument
 from neargraph.loader.minibatch import MiniBatch
-from neargraph.loader.options import ReadOptions
 from neargraph.loader.pipeline import Pipeline
 from neargraph.loader.progress import progress_bar
-from neargraph.loader.sampler import NeighborSampler
+from neargraph.loader.reading import Reading
+from neargraph.loader.sampler import NumpySampler
 from neargraph.loader.seeds import InputNodes, SeedPlan
 
 # As in PyG: bounds of a coefficient whose count is small or 0.
@@ -101,7 +101,7 @@ class Norms:
 
 
 def count_norms(
-    sampler: NeighborSampler,
+    sampler: NumpySampler,
     steps: InputNodes,
     *,
     coverage: int,
@@ -203,7 +203,7 @@ def _open(kept: Kept) -> Norms:
 
 def _count(
     room: Path,
-    sampler: NeighborSampler,
+    sampler: NumpySampler,
     steps: InputNodes,
     kept: Kept,
     coverage: int,
@@ -215,8 +215,7 @@ def _count(
         for name, size in kept.sizes.items()
     }
     plan = SeedPlan(num_seeds=num_steps, batch_size=1, seed=sampler.seed)
-    options = ReadOptions(reading="direct")
-    pipeline = Pipeline(sampler, steps, plan, options, goes_on=False)
+    pipeline = Pipeline(sampler, steps, plan, Reading("on_demand"), goes_on=False)
     wanted, seen, passes = coverage * kept.num_nodes, 0, 0
     with progress_bar(wanted, "GraphSAINT coefficients", shown) as advance:
         while seen < wanted:

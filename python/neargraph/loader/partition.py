@@ -31,7 +31,7 @@ def metis_parts(store: Reader, num_parts: int, method: str = "metis") -> NDArray
 
     Example:
         >>> parts = metis_parts(store, 100)
-        >>> loader = ng.ClusterLoader(store, 100, partition=parts, batch_size=8)
+        >>> loader = ng.ClusterGCNLoader(store, 100, partition=parts, batch_size=8)
     """
     if method != "metis":
         raise UnsupportedArgument(

@@ -111,7 +111,7 @@ class PinSAGELoader(SamplingLoader):
             node all of whose edges are held out begins again, as at one without edges; so does one
             that draws 64 held-out edges in turn.
         **options: As of `NeighborLoader`: `batch_size`, `shuffle`, `seed`, `attrs`, `transform`,
-            `reading`, `rank`, `num_workers`, `device` and the others.
+            `reading`, `ranks`, `num_workers`, `device` and the others.
 
     Raises:
         NameNotFound: No such type.

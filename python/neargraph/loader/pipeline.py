@@ -12,11 +12,11 @@ from neargraph._process import ProcessLocal, closed_in_this_process
 from neargraph.exceptions import UnsupportedArgument
 from neargraph.loader.compiled import epoch_key, find_compiled
 from neargraph.loader.minibatch import MiniBatch
-from neargraph.loader.options import ReadOptions
+from neargraph.loader.reading import Reading
 from neargraph.loader.seeds import InputNodes, SeedPlan
 
 if TYPE_CHECKING:
-    from neargraph.loader.sampler import NeighborSampler
+    from neargraph.loader.sampler import NumpySampler
 
 BY_ITSELF = "reading each batch by itself"
 """How batches are read that nothing reads ahead for."""
@@ -29,7 +29,7 @@ class Pipeline:
         sampler: What samples them.
         inputs: The seeds.
         plan: Their order.
-        options: How they are to be read.
+        reading: How they are to be read.
         goes_on: After an epoch the next one follows, and what reads ahead keeps its memory until
             somebody else reads from the store; else it ends.
 
@@ -41,34 +41,35 @@ class Pipeline:
 
     def __init__(
         self,
-        sampler: "NeighborSampler",
+        sampler: "NumpySampler",
         inputs: InputNodes,
         plan: SeedPlan,
-        options: ReadOptions,
+        reading: Reading,
         *,
         goes_on: bool,
     ) -> None:
-        options.check_layout(sampler.layout)
-        if options.replays and not sampler.is_compilable:
+        reading.check_layout(sampler.layout)
+        if reading.must_replay and not sampler.is_compilable:
             raise UnsupportedArgument(
-                f"compiled={options.compiled!r}: `neargraph compile` serves NeighborLoader alone, "
+                f"reading={str(reading.way)!r}: epochs are compiled for NeighborLoader alone, "
                 "where all seeds share one subgraph as it was drawn; leave it out"
             )
         self._sampler = sampler
         self._inputs = inputs
         self._plan = plan
-        self._options = options
+        self._reading = reading
         self._goes_on = goes_on
         self._compiled: _core.Epochs | None = None
-        if options.compiled is not False and sampler.layout == "paged":
+        if reading.compiled is not False and sampler.layout == "paged":
             key = epoch_key(sampler.key, inputs, plan)
-            self._compiled = find_compiled(options.compiled, sampler.snapshot.path, key)
+            place, must = (reading.compiled, sampler.snapshot.path), reading.must_replay
+            self._compiled = find_compiled(*place, key, must=must)
         self._local: ProcessLocal[_core.Loader] = ProcessLocal(self._build)
         # Whether compiled epochs serve is known when the loader is made.
         self.epochs = None if self._compiled is None else self._local.get().epochs
 
     def _build(self) -> _core.Loader:
-        compiled = None if self._compiled is None else (self._compiled, self._options.replays)
+        compiled = None if self._compiled is None else (self._compiled, self._reading.must_replay)
         return _core.Loader(
             self._sampler.core,
             self._inputs.core(),
@@ -76,14 +77,14 @@ class Pipeline:
             goes_on=self._goes_on,
             spill_dir=self._sampler.snapshot.path,
             compiled=compiled,
-            **self._options.of_core(),
+            **self._reading.of_core(),
         )
 
-    def run(self, train_epoch: int, first: int = 0) -> Iterator[MiniBatch]:
+    def run(self, epoch: int, first: int = 0) -> Iterator[MiniBatch]:
         """Batches `first` ... of an epoch."""
         core = self._local.get()
         # The seeds are those of the epoch that was compiled.
-        epoch, run = core.epoch_of(train_epoch), core.run(train_epoch, first)
+        epoch, run = core.epoch_of(epoch), core.run(epoch, first)
         with closed_in_this_process(run):
             for batch in range(first, self._plan.steps):
                 # No local name may hold a batch: the budget counts it until it is dropped.

@@ -31,10 +31,11 @@ class RandomNodeLoader(SamplingLoader):
             nodes, as in PyG, so that an epoch may have fewer of them: 5 nodes in 4 parts make 3.
             Several ranks round the size of a part up to a multiple of `world_size`.
         **options: As of `NeighborLoader`: `shuffle`, `seed`, `attrs`, `transform`, `reading`,
-            `rank`, `num_workers`, `device` and the others, but not `batch_size` and `pad`.
+            `ranks`, `num_workers`, `device` and the others, but not `batch_size`.
 
     Raises:
-        UnsupportedArgument: The store has several types; or `pad`, which would repeat nodes.
+        UnsupportedArgument: The store has several types; or ranks with ``pad=True``, which would
+            repeat nodes.
         ValueError: `num_parts` is not a whole number from 1 to the number of nodes.
 
     Example:
@@ -44,8 +45,9 @@ class RandomNodeLoader(SamplingLoader):
     def __init__(self, data: Reader, num_parts: int, **options: Any) -> None:
         if "batch_size" in options:
             raise UnsupportedArgument("batch_size follows from num_parts; leave it out")
-        refuse_pad(options)
-        given = LoaderOptions.take(type(self).__name__, {**options, "pad": False})
+        given = LoaderOptions.take(type(self).__name__, options)
+        refuse_pad(given.peers)
+        given.pads = False
         super().__init__(data, given)
         snapshot = data.snapshot()
         only_edge_type(snapshot.schema, "a graph that is cut into random parts")
@@ -53,7 +55,8 @@ class RandomNodeLoader(SamplingLoader):
         check_parts(num_parts, len(inputs))
         rows, x_cast = given.rows(snapshot.schema)
         size = -(-len(inputs) // num_parts)
-        given.batch_size = -(-size // given.world_size) * given.world_size
+        ranks = given.peers.world_size
+        given.batch_size = -(-size // ranks) * ranks
         sampler = SpreadSampler(snapshot, seed=given.seed, **rows)
         collator = WholeCollator(sampler.schema, sampler.tensors, x_cast, by_hop=False)
         self._start(sampler, inputs, collator, given)

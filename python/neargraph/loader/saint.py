@@ -81,7 +81,7 @@ class _GraphSAINTSampler(SamplingLoader):
         log: bool = True,
         **options: Any,
     ) -> None:
-        for name in ("batch_size", "shuffle", "drop_last", "pad"):
+        for name in ("batch_size", "shuffle", "drop_last"):
             if name in options:
                 raise UnsupportedArgument(
                     f"{name} has no effect on subgraphs that are drawn; leave it out "
@@ -96,7 +96,11 @@ class _GraphSAINTSampler(SamplingLoader):
                 "sample_coverage=50, or leave norms out"
             )
         given = LoaderOptions.take(type(self).__name__, options)
-        given.batch_size = given.world_size
+        if given.peers.pad:
+            raise UnsupportedArgument(
+                "pad=True has no effect on subgraphs that are drawn; leave it out"
+            )
+        given.batch_size = given.peers.world_size
         super().__init__(data, given)
         check_count("batch_size", batch_size, 1)
         check_count("num_steps", num_steps, 1)
@@ -108,7 +112,7 @@ class _GraphSAINTSampler(SamplingLoader):
         drawn: dict[str, Any] = {"roots": (how, batch_size, edge_type.index), "spread": spread}
         sampler = SpreadSampler(snapshot, seed=given.seed, **drawn, **rows)
         steps = _Steps(
-            snapshot.schema.node_types[0], None, False, count=num_steps * given.world_size
+            snapshot.schema.node_types[0], None, False, count=num_steps * given.peers.world_size
         )
         collator = _Collator(sampler.schema, sampler.tensors, x_cast, by_hop=False)
         self._words = f"{how}:{batch_size}:{self._extra()}"
@@ -163,7 +167,7 @@ class GraphSAINTNodeSampler(_GraphSAINTSampler):
             a temporary file beside the store.
         log: Show a progress bar while counting, on a terminal.
         **options: As of `NeighborLoader`: `seed`, `attrs`, `x_dtype`, `transform`, `reading`,
-            `rank`, `world_size`, `num_workers`, `device` and the others. And ``norms="paper"``: the
+            `ranks`, `num_workers`, `device` and the others. And ``norms="paper"``: the
             coefficients of the paper (equations 2 and 3), where the count of an edge's destination
             stands over that of the edge, and 1 is added to each count, so that what is rare weighs
             no more than the counts tell.

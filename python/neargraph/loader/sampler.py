@@ -19,12 +19,12 @@ from neargraph.exceptions import NameNotFound, UnsupportedArgument
 from neargraph.loader.check import RowCheck
 from neargraph.loader.direct import check_layout, find_direct
 from neargraph.loader.fanouts import resolve_fanouts
-from neargraph.loader.methods import core_method
+from neargraph.loader.methods import MethodName, core_method
 from neargraph.loader.minibatch import MiniBatch
-from neargraph.loader.options import Compiled, ReadOptions
 from neargraph.loader.pipeline import BY_ITSELF, Pipeline
+from neargraph.loader.reading import Reading, ReadingLike
 from neargraph.loader.seeds import InputNodes, SeedPlan, resolve_input_nodes
-from neargraph.loader.shape import resolve_shape, turned_round
+from neargraph.loader.shape import SubgraphName, TemporalStrategy, resolve_shape, turned_round
 from neargraph.reader import Reader, as_ids
 from neargraph.schema import EdgeType, Kind, NodeType, Schema
 from neargraph.splits import SPLITS, split_columns
@@ -32,7 +32,7 @@ from neargraph.splits import SPLITS, split_columns
 Attrs = Sequence[str] | Mapping[Any, Sequence[str]] | None
 
 
-class NeighborSampler:
+class NumpySampler:
     """Neighbour sampling over a store.
 
     Args:
@@ -63,8 +63,8 @@ class NeighborSampler:
             long, and 32 MB beside the store's memory.
         layout: ``"direct"`` reads batches from the direct layout of this version of the store (see
             `neargraph compile --layout direct`), or the path of such a file, each by itself:
-            `reading` is ``"direct"``, too. Tensors that it does not have come from the store. The
-            batches are the same.
+            `reading` is ``"on_demand"``, too. Tensors that it does not have come from the store.
+            The batches are the same.
         disjoint: Give each seed a subgraph of its own (`MiniBatch.subgraphs`); a node that two
             seeds reach is there twice. Subgraphs that reach a node in the same hop, and with the
             same time, draw the same neighbours of it.
@@ -83,7 +83,7 @@ class NeighborSampler:
         ValueError: Bad fanouts.
 
     Example:
-        >>> sampler = ng.NeighborSampler(store, [15, 10], seed=7)
+        >>> sampler = ng.NumpySampler(store, [15, 10], seed=7)
         >>> for batch in sampler.batches("train", 1024):
         ...     x, edge_index = batch.features("x"), batch.edge_index()
     """
@@ -98,7 +98,7 @@ class NeighborSampler:
         *,
         seed: int = 0,
         replace: bool = False,
-        method: str = "uniform",
+        method: MethodName = "uniform",
         dependent_batches: int = 1,
         attrs: Attrs = None,
         x_dtype: DtypeLike = None,
@@ -107,8 +107,8 @@ class NeighborSampler:
         layout: str = "paged",
         disjoint: bool = False,
         time_attr: str | None = None,
-        temporal_strategy: str = "uniform",
-        subgraph_type: Any = "directional",
+        temporal_strategy: TemporalStrategy = "uniform",
+        subgraph_type: SubgraphName | Any = "directional",
     ) -> None:
         if not 0 <= seed < 2**64:
             raise ValueError(f"seed must be in 0 ... 2^64 - 1, got {seed}")
@@ -276,56 +276,22 @@ class NeighborSampler:
         *,
         shuffle: bool = False,
         drop_last: bool = False,
-        train_epoch: int = 0,
-        prefetch: int | None = None,
-        threads: int | None = None,
-        reading: str = "auto",
-        window: int | None = None,
-        two_phase: bool | None = None,
-        temporary_writes: str = "auto",
-        compiled: Compiled = False,
+        epoch: int = 0,
+        reading: ReadingLike = "auto",
     ) -> Iterator[MiniBatch]:
         """Samples batches around all of `ids`, in order, working ahead in background threads.
 
         Args:
             ids: None for all nodes, ``"train"``, ids [n], a mask, or (node type, any of these).
             batch_size: Seeds per batch.
-            shuffle: Permute the seeds, keyed by the seed and `train_epoch`.
+            shuffle: Permute the seeds, keyed by the seed and `epoch`.
             drop_last: Leave a smaller last batch out.
-            train_epoch: Which pass this is; another one has other draws.
-            prefetch: Batches to work ahead at most, fewer where memory is short; None is 4.
-            threads: Background threads; None is one per core, at most 4. What has no effect beside
-                another argument is refused, here and below.
-            reading: How rows are read that memory does not hold. ``"direct"`` reads each batch
-                by itself, through the store's caches. ``"scan"`` samples many batches ahead and
-                reads the file round and round, keeping the rows that some of them want;
-                ``"window"`` reads each batch's rows in the order of the file and keeps what
-                later batches want; ``"distribute"`` reads the file once for up to 250 batches and
-                writes each row to its batches on disk. ``"auto"`` takes what costs the disk
-                least. The batches are the same.
-            window: Batches to look ahead, also where ``"auto"`` would not; None is as many as
-                memory rewards.
-            two_phase: Sample many batches ahead (up to 1,024, or eight windows) while the first
-                ones are read, keep the samples on disk (about 1 MiB each, beside the store), and
-                use the topology's memory for rows then. None does so where that pays, False never,
-                and then ``"distribute"`` is never taken, either.
-            temporary_writes: How many bytes of rows an epoch may write to disk for a while:
-                ``"auto"`` is at most the bytes of the tensors that are read, ``"never"`` is none,
-                not even samples, ``"2x"`` is at most twice the bytes of the tensors. It is a limit
-                for ``"distribute"``, which ``"auto"`` takes where it is much faster.
-            compiled: True replays compiled epochs of the store (`neargraph compile`), or of the
-                directory that is named; ``"auto"`` does where there are some that fit. An epoch
-                that was compiled has the same batches; others take the compiled ones in turn.
+            epoch: Which pass this is; another one has other draws.
+            reading: How rows are read that memory does not hold, by name or as a `Reading`.
         """
-        options = ReadOptions(
-            reading=reading,
-            window=window,
-            two_phase=two_phase,
-            temporary_writes=temporary_writes,
-            prefetch=prefetch,
-            threads=threads,
-            compiled=compiled,
-        )
+        how = Reading.of(reading)
+        if how.check_rows and self._check is None:
+            self._check = RowCheck(self.snapshot)
         inputs = resolve_input_nodes(self.snapshot, ids)
         plan = SeedPlan(
             num_seeds=len(inputs),
@@ -334,15 +300,15 @@ class NeighborSampler:
             seed=self.seed,
             drop_last=drop_last,
         )
-        return Pipeline(self, inputs, plan, options, goes_on=False).run(train_epoch)
+        return Pipeline(self, inputs, plan, how, goes_on=False).run(epoch)
 
-    def fetch(self, inputs: InputNodes, plan: SeedPlan, train_epoch: int, batch: int) -> MiniBatch:
+    def fetch(self, inputs: InputNodes, plan: SeedPlan, epoch: int, batch: int) -> MiniBatch:
         """Batch `batch` alone, in this thread; the same bytes as a `Pipeline` gives."""
-        places, stream = plan.places(train_epoch, batch, batch + 1), plan.stream(train_epoch, batch)
+        places, stream = plan.places(epoch, batch, batch + 1), plan.stream(epoch, batch)
         seeds = inputs.at(places)
         part = (stream, plan.first(batch), plan.batch_size)
         core = with_room(self.snapshot.version, lambda: self.core.make(seeds, *part))
-        return self.wrap(core, inputs, plan, (train_epoch, batch), lambda: BY_ITSELF)
+        return self.wrap(core, inputs, plan, (epoch, batch), lambda: BY_ITSELF)
 
     def wrap(
         self,
@@ -353,10 +319,10 @@ class NeighborSampler:
         describe: Callable[[], str],
     ) -> MiniBatch:
         """The batch of a plan by (epoch, batch); `describe` says how it was read."""
-        train_epoch, batch = number
+        epoch, batch = number
         if self._check is not None:
-            self._check_rows(core, f"batch {batch} of epoch {train_epoch}", describe())
-        places = plan.places(train_epoch, batch, batch + 1)
+            self._check_rows(core, f"batch {batch} of epoch {epoch}", describe())
+        places = plan.places(epoch, batch, batch + 1)
         made = MiniBatch(core, self.schema, inputs.node_type, inputs.input_id(places))
         made.places, made.num_padding = places, plan.padding(batch)
         return made

@@ -12,7 +12,7 @@ from neargraph._optional import torch_for
 from neargraph.dtypes import XFormat, dtype_name
 from neargraph.exceptions import UnsupportedArgument
 
-with torch_for("NeighborLoader", "; NeighborSampler needs neither"):
+with torch_for("NeighborLoader", "; NumpySampler needs neither"):
     import torch
     import torch_geometric  # noqa: F401
 
@@ -20,10 +20,12 @@ from neargraph.loader.collate import Collator
 from neargraph.loader.copying import copy_stage
 from neargraph.loader.epochs import EpochLoader
 from neargraph.loader.inference import refuse_inference_in_memory
-from neargraph.loader.options import Compiled, ReadOptions, check_count
+from neargraph.loader.options import check_count
 from neargraph.loader.pipeline import Pipeline
+from neargraph.loader.ranks import Ranks, RanksLike
+from neargraph.loader.reading import Reading, ReadingLike
 from neargraph.loader.refused import refuse_unsupported
-from neargraph.loader.sampler import Attrs, NeighborSampler, check_x
+from neargraph.loader.sampler import Attrs, NumpySampler, check_x
 from neargraph.loader.seeds import InputNodes, SeedPlan
 from neargraph.loader.workers import BatchSource, WorkerPool
 from neargraph.reader import Reader
@@ -49,22 +51,12 @@ class LoaderOptions:
     shuffle: bool = False
     seed: int = 0
     drop_last: bool = False
-    rank: int = 0
-    world_size: int = 1
-    pad: bool = True
+    ranks: RanksLike = None
     attrs: Attrs = None
     x_dtype: torch.dtype | str | None = None
     x_format: XFormat = "dense"
     transform: Callable[[Any], Any] | None = None
-    prefetch: int | None = None
-    threads: int | None = None
-    reading: str = "auto"
-    window: int | None = None
-    two_phase: bool | None = None
-    temporary_writes: str = "auto"
-    compiled: Compiled = False
-    check_rows: bool = False
-    layout: str = "paged"
+    reading: ReadingLike = "auto"
     num_workers: int = 0
     pin_memory: bool = False
     device: torch.device | str | None = None
@@ -82,16 +74,16 @@ class LoaderOptions:
         own = {name: given.pop(name) for name in names & given.keys()}
         return cls(**own, workers=_take_workers(own.get("num_workers", 0), given, loader))
 
-    def reads(self) -> ReadOptions:
-        """How rows are read."""
-        names = [f.name for f in fields(ReadOptions)]
-        return ReadOptions(**{name: getattr(self, name) for name in names})
+    def __post_init__(self) -> None:
+        self.reads = Reading.of(self.reading)
+        self.peers = Ranks.of(self.ranks)
+        self.pads = self.peers.pad is not False
 
     def rows(self, schema: Schema) -> tuple[dict[str, Any], torch.dtype | None]:
         """What a sampler is told of rows, and what torch makes of ``x`` after that."""
         x_read, x_cast = _split_x_dtype(schema, self.x_dtype)
         rows = {"attrs": self.attrs, "x_dtype": x_read, "x_format": self.x_format}
-        return {**rows, "check_rows": self.check_rows, "layout": self.layout}, x_cast
+        return {**rows, "check_rows": self.reads.check_rows, "layout": self.reads.layout}, x_cast
 
     def plan(self, num_seeds: int) -> SeedPlan:
         """The order of the seeds."""
@@ -101,9 +93,9 @@ class LoaderOptions:
             shuffle=self.shuffle,
             seed=self.seed,
             drop_last=self.drop_last,
-            pad=self.pad and not self.drop_last and self.world_size > 1,
-            rank=self.rank,
-            world_size=self.world_size,
+            pad=self.pads and not self.drop_last and self.peers.world_size > 1,
+            rank=self.peers.rank,
+            world_size=self.peers.world_size,
         )
 
 
@@ -112,12 +104,12 @@ class SamplingLoader(EpochLoader):
 
     def __init__(self, data: Reader, options: LoaderOptions) -> None:
         _check_data(data)
-        options.reads().check_workers(options.num_workers)
+        options.reads.check_workers(options.num_workers)
         super().__init__(copy_stage(options.pin_memory, options.device))
 
     def _start(
         self,
-        sampler: NeighborSampler,
+        sampler: NumpySampler,
         inputs: InputNodes,
         collator: Collator,
         options: LoaderOptions,
@@ -131,7 +123,7 @@ class SamplingLoader(EpochLoader):
         if options.num_workers:
             self._pool = WorkerPool(self._source, options.num_workers, options.workers)
         else:
-            self._pipeline = Pipeline(sampler, inputs, plan, options.reads(), goes_on=True)
+            self._pipeline = Pipeline(sampler, inputs, plan, options.reads, goes_on=True)
 
     @property
     def data(self) -> NoReturn:

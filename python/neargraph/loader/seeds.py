@@ -1,7 +1,7 @@
 """The seeds of a loader, in any of PyG's spellings.
 
 Which of them stand in which batch is for the compiled core (`SeedPlan`): a pure function of (seed,
-train_epoch, batch), so that a resumed epoch, a worker and another rank agree.
+epoch, batch), so that a resumed epoch, a worker and another rank agree.
 """
 
 import hashlib

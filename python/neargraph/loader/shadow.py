@@ -15,7 +15,7 @@ with torch_for("ShaDowKHopSampler"):
     from torch_geometric.data import Batch
 
 from neargraph.loader.collate import take_rows
-from neargraph.loader.sampler import NeighborSampler
+from neargraph.loader.sampler import NumpySampler
 from neargraph.loader.sampling import LoaderOptions, SamplingLoader
 from neargraph.loader.shape import EDGE_TIME
 from neargraph.loader.whole import WholeCollator
@@ -95,7 +95,7 @@ class ShaDowKHopSampler(SamplingLoader):
         snapshot = data.snapshot()
         only_edge_type(snapshot.schema, "a graph of which small parts are taken")
         rows, x_cast = given.rows(snapshot.schema)
-        sampler = NeighborSampler(
+        sampler = NumpySampler(
             snapshot,
             [num_neighbors] * depth,
             seed=given.seed,

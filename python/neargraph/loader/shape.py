@@ -6,11 +6,16 @@ or that the store has nothing for, is refused by name when a loader is made.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from neargraph import _core
 from neargraph.exceptions import NameNotFound, UnsupportedArgument
 from neargraph.schema import EdgeType, Schema
+
+TemporalStrategy = Literal["uniform", "last"]
+"""`temporal_strategy=` of loaders and samplers."""
+SubgraphName = Literal["directional", "bidirectional", "induced"]
+"""`subgraph_type=` of loaders and samplers; PyG's enumeration is taken as well."""
 
 EDGE_TIME = "edge_time"
 """What batches call the time that neighbour lists carry."""

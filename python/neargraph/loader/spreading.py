@@ -1,7 +1,7 @@
 """Samplers around links, and samplers whose batches grow otherwise than by hops or are drawn.
 
 Each class says what the compiled core is asked for, and nothing else. The invariant: they are
-`NeighborSampler`s, so that pipelines, processes and checks treat them alike, and they hold only
+`NumpySampler`s, so that pipelines, processes and checks treat them alike, and they hold only
 what can be pickled: objects of the core are made again in each process.
 """
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from neargraph import _core
 from neargraph.exceptions import UnsupportedArgument
-from neargraph.loader.sampler import NeighborSampler
+from neargraph.loader.sampler import NumpySampler
 from neargraph.reader import Reader
 from neargraph.schema import EdgeType, Schema
 
@@ -20,14 +20,14 @@ Growth = tuple[Any, ...]
 Joined = tuple[int, tuple[str, float] | None, bool]
 
 
-class LinkSampler(NeighborSampler):
+class LinkSampler(NumpySampler):
     """Samples around both ends of links.
 
     Args:
         store: The open store, or a snapshot.
-        fanouts: As of `NeighborSampler`.
+        fanouts: As of `NumpySampler`.
         links: (edge type, negatives, whether they are given by number); None samples around nodes.
-        **how: As of `NeighborSampler`.
+        **how: As of `NumpySampler`.
     """
 
     def __init__(self, store: Reader, fanouts: Any, *, links: Joined | None, **how: Any) -> None:

@@ -17,7 +17,7 @@ _FORMAT = 1
 class Position:
     """The next batch to hand over."""
 
-    train_epoch: int = 0
+    epoch: int = 0
     batches: int = 0
 
 
@@ -25,7 +25,7 @@ def dump_state(position: Position, fingerprint: dict[str, Any]) -> dict[str, Any
     """The state of a loader at `position`."""
     return {
         "format": _FORMAT,
-        "train_epoch": position.train_epoch,
+        "epoch": position.epoch,
         "batches": position.batches,
         "fingerprint": dict(fingerprint),
     }
@@ -47,7 +47,7 @@ def load_state(state: dict[str, Any], fingerprint: dict[str, Any], steps: int) -
                 f"the state was saved with {field} = {theirs!r}, this loader has {ours!r}; "
                 f"build the loader with the same {field}, or start the epoch anew"
             )
-    position = Position(int(state["train_epoch"]), int(state["batches"]))
-    if position.train_epoch < 0 or not 0 <= position.batches <= steps:
+    position = Position(int(state["epoch"]), int(state["batches"]))
+    if position.epoch < 0 or not 0 <= position.batches <= steps:
         raise StateMismatch(f"an epoch has {steps} batches, the state stands at {position}")
     return position

@@ -74,7 +74,7 @@ def _verify_epochs(directory: Path, report: Report, pace: "_Pace") -> None:
             for batch, byte, what in damaged
         ]
         which = (tuple(sorted(epoch.key.items())), epoch.hot_bytes, epoch.hot_digest)
-        sets.setdefault((epoch.epochs, which), {})[epoch.train_epoch] = name
+        sets.setdefault((epoch.epochs, which), {})[epoch.epoch] = name
     for (epochs, _), found in sets.items():
         report["problems"] += _missing(range(*epochs), found)
 

@@ -6,6 +6,7 @@ from neargraph.exceptions import UnsupportedArgument
 from neargraph.loader.collate import Collator
 from neargraph.loader.minibatch import MiniBatch
 from neargraph.loader.options import check_count
+from neargraph.loader.ranks import Ranks
 
 
 class WholeCollator(Collator):
@@ -30,13 +31,13 @@ def check_parts(num_parts: Any, num_nodes: int) -> None:
         raise ValueError(f"num_parts must be in 1 ... {num_nodes} nodes, got {num_parts}")
 
 
-def refuse_pad(options: dict[str, Any]) -> None:
-    """Refuses `pad` where an epoch has each node at most once.
+def refuse_pad(ranks: Ranks) -> None:
+    """Refuses ``pad=True`` where an epoch has each node at most once.
 
     Raises:
         UnsupportedArgument: It is there.
     """
-    if options.get("pad"):
+    if ranks.pad:
         raise UnsupportedArgument(
             "pad=True would repeat nodes of this epoch, which has each at most once; leave it out "
             "(several ranks leave a smaller last batch out)"

@@ -12,15 +12,15 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from neargraph.loader.collate import Collator
-from neargraph.loader.sampler import NeighborSampler
+from neargraph.loader.sampler import NumpySampler
 from neargraph.loader.seeds import InputNodes, SeedPlan
 
 
 @dataclass
 class BatchSource(Dataset[Any]):
-    """Batches by (train epoch, number); what a worker process gets."""
+    """Batches by (epoch, number); what a worker process gets."""
 
-    sampler: NeighborSampler
+    sampler: NumpySampler
     inputs: InputNodes
     plan: SeedPlan
     collator: Collator
@@ -40,11 +40,11 @@ class _Order(torch.utils.data.Sampler[tuple[int, int]]):
 
     def __init__(self, steps: int) -> None:
         self._steps = steps
-        self.train_epoch = 0
+        self.epoch = 0
         self.first = 0
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
-        epoch = self.train_epoch
+        epoch = self.epoch
         return iter([(epoch, batch) for batch in range(self.first, self._steps)])
 
     def __len__(self) -> int:
@@ -65,9 +65,9 @@ class WorkerPool:
             **options,
         )
 
-    def run(self, train_epoch: int, first: int) -> Iterator[Any]:
+    def run(self, epoch: int, first: int) -> Iterator[Any]:
         """Batches `first` ... of an epoch, in order."""
-        self._order.train_epoch, self._order.first = train_epoch, first
+        self._order.epoch, self._order.first = epoch, first
         return iter(self._loader)
 
 

@@ -1,10 +1,10 @@
 """The tensors of a store that hold an embedding, what its optimiser keeps, and the way back.
 
 Beside the rows there are the state of the optimiser, the step at which each row was written with
-the number of the tensors, and what the row was at the last checkpoint (its undo row). The number is
-drawn when the tensors are created, so that those of two runs differ. The invariant: a commit has
-all of these for each of its rows, so that after a crash at any moment every row can go back to that
-checkpoint.
+the number of the tensors, and what the row was at the last training state (its undo row). The
+number is drawn when the tensors are created, so that those of two runs differ. The invariant: a
+commit has all of these for each of its rows, so that after a crash at any moment every row can go
+back to that training state.
 """
 
 import secrets
@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from neargraph.exceptions import BudgetTooSmall, StateMismatch, UnsupportedArgument
 from neargraph.schema import NodeType, TensorMeta
 from neargraph.store import Store
-from neargraph.update.batch import Batch
 from neargraph.update.tensor import add_parts
+from neargraph.update.transaction import Transaction
 
 # Rows that are initialised, read and scanned together.
 _INIT_ROWS = 1 << 14
@@ -47,7 +47,7 @@ class EmbeddingTensors:
         dim: Width of the rows.
         std: Standard deviation of initial rows.
         seed: Seed of initial rows.
-        undo: Keep what rows were at the last checkpoint.
+        undo: Keep what rows were at the last training state.
 
     Raises:
         UnsupportedArgument: A tensor of this name has another width or dtype.
@@ -131,8 +131,8 @@ class EmbeddingTensors:
         ids = ids[~np.isin(ids, dead, assume_unique=True)]
         for part in self._parts(len(ids)):
             steps = np.tile(np.array([0, 0, self.number]), (len(ids[part]), 1))
-            with self._store.write() as batch:
-                batch.update_features(self.node_type, ids[part], self._names["step"], steps)
+            with self._store.write() as tx:
+                tx.update_features(self.node_type, ids[part], self._names["step"], steps)
 
     # Reading
 
@@ -176,7 +176,7 @@ class EmbeddingTensors:
         return int(found[0]), int(found[2])
 
     def _scan(self) -> Iterator[tuple[Ids, NDArray[np.int64]]]:
-        """(ids, (step, checkpoint before it, number) of each) over all nodes, part by part."""
+        """(ids, (step, training state before it, number) of each) over all nodes, part by part."""
         snapshot = self._store.snapshot()
         count = snapshot.schema.node_type(self.node_type).num_nodes
         for first in range(0, count, _SCAN_ROWS):
@@ -186,7 +186,8 @@ class EmbeddingTensors:
     # Writing
 
     def write(self, ids: Ids, table: Table, step: int, base: int) -> None:
-        """Writes rows with their state in some commits; ``base`` is the step of the checkpoint."""
+        """Writes rows with their state in some commits; ``base`` is the step of the training
+        state."""
         for part in self._parts(len(ids)):
             self._commit(ids[part], table[part], step, base, keeps=self._has_undo)
         self._unwritten_bytes += len(ids) * self._commit_bytes
@@ -217,51 +218,51 @@ class EmbeddingTensors:
             self._commit(ids[half:], table[half:], step, base, keeps)
 
     def _commit_once(self, ids: Ids, table: Table, step: int, base: int, keeps: bool) -> None:
-        with self._store.write() as batch:
-            # Nobody else deletes nodes while this batch is open.
+        with self._store.write() as tx:
+            # Nobody else deletes nodes while this transaction is open.
             dead = self._store.snapshot().dead_nodes(self.node_type)
             alive = ~np.isin(ids, dead, assume_unique=True)
             ids, table = ids[alive], table[alive]
             if not len(ids):
                 return
             if keeps:
-                self._keep(batch, ids, base)
+                self._keep(tx, ids, base)
             steps = np.tile(np.array([step, base, self.number]), (len(ids), 1))
             put = {"rows": table[:, 0], "step": steps}
             if self._slots > 1:
                 put["state"] = table[:, 1:]
             for part, rows in put.items():
-                batch.update_features(self.node_type, ids, self._names[part], rows)
+                tx.update_features(self.node_type, ids, self._names[part], rows)
 
-    def _keep(self, batch: Batch, ids: Ids, base: int) -> None:
-        """Puts rows that are still those of the checkpoint into their undo rows."""
+    def _keep(self, tx: Transaction, ids: Ids, base: int) -> None:
+        """Puts rows that are still those of the training state into their undo rows."""
         snapshot = self._store.snapshot()
         steps = snapshot.features(self.node_type, ids, self._names["step"], "stored")
         first = ids[steps[:, 0] <= base]
         if len(first):
-            batch.update_features(self.node_type, first, self._names["undo"], self.table(first))
+            tx.update_features(self.node_type, first, self._names["undo"], self.table(first))
 
     def restore(self, step: int) -> int:
-        """Gives rows that were written after the checkpoint of ``step`` their rows of then.
+        """Gives rows that were written after the training state of ``step`` their rows of then.
 
         Returns:
             How many rows that were.
 
         Raises:
-            StateMismatch: That is not the last checkpoint, or rows keep no undo rows; nothing is
-                changed then.
+            StateMismatch: That is not the last training state, or rows keep no undo rows; nothing
+                is changed then.
         """
         for _, steps in self._scan():
             later = steps[steps[:, 0] > step]
             if len(later) and not self._has_undo:
                 raise StateMismatch(
                     f"{self._names['rows']!r} was written up to step {later[:, 0].max()}, the "
-                    f"checkpoint is of step {step}, and undo=False keeps no way back"
+                    f"training state is of step {step}, and undo=False keeps no way back"
                 )
             if (later[:, 1] != step).any():
                 raise StateMismatch(
                     f"{self._names['rows']!r} can go back to step {later[:, 1].max()}, its last "
-                    f"checkpoint, and this one is of step {step}; use the newest checkpoint file"
+                    f"training state, and this one is of step {step}; use the newest training state"
                 )
         count = 0
         for ids, steps in self._scan():

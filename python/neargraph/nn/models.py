@@ -43,8 +43,8 @@ class ModelSpec:
         stores: Which stores it runs on: ``"homogeneous"``, ``"bipartite"`` (two node types, and
             edges from each to the other alone) or ``"heterogeneous"``.
         loader: Which batches it needs: those of the `NeighborLoader` or `LinkNeighborLoader`, of
-            the `ClusterLoader`, of a GraphSAINT loader, neighbours by importance with their visit
-            counts, or only the past with a time for each seed.
+            the `ClusterGCNLoader`, of a GraphSAINT loader, neighbours by importance with their
+            visit counts, or only the past with a time for each seed.
         degrees: Which `InDegrees` it takes, if any.
         source: The paper.
         settings: Defaults of this row beside those of the class.

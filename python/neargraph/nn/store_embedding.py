@@ -51,7 +51,7 @@ class StoreEmbedding:
             the store's memory.
         flush_steps: Write after so many steps; 0 writes when ``memory`` is full.
         undo: Keep in the store what rows were at the last `state_dict`, so that a run can go back
-            to its checkpoint after a crash. It takes as much of the disk as rows and state.
+            to its training state after a crash. It takes as much of the disk as rows and state.
         **settings: ``eps`` of Adagrad; ``beta1``, ``beta2``, ``eps`` of Adam.
 
     Raises:
@@ -59,7 +59,7 @@ class StoreEmbedding:
             setting.
         NameNotFound: No such node type.
         BudgetTooSmall: ``memory`` does not hold one row.
-        StoreBusy: Another process or handle writes, or a batch of this thread is open.
+        StoreBusy: Another process or handle writes, or a transaction of this thread is open.
 
     Example:
         >>> emb = StoreEmbedding(store, 64, lr=0.1)                       # doctest: +SKIP
@@ -112,7 +112,8 @@ class StoreEmbedding:
         return self._step == 0 and self._tensors.is_untrained()
 
     def begin_anew(self) -> None:
-        """Takes over rows of another run that are untrained; its checkpoints are refused then."""
+        """Takes over rows of another run that are untrained; its training states are refused
+        then."""
         self._tensors.begin_anew()
 
     @property
@@ -212,7 +213,7 @@ class StoreEmbedding:
         A crash on the way leaves some rows written, each with its state.
 
         Raises:
-            StoreBusy: Another process writes, or a batch of this thread is open.
+            StoreBusy: Another process writes, or a transaction of this thread is open.
             IoFailed: The disk is full or failed; the rows go on waiting.
         """
         self._check_process()
@@ -224,7 +225,7 @@ class StoreEmbedding:
         return self._store.lsn
 
     def state_dict(self) -> dict[str, Any]:
-        """Flushes, and returns what a checkpoint of the run has to keep: plain data, no rows.
+        """Flushes, and returns what a training state of the run has to keep: plain data, no rows.
 
         The rows stay in the store. From now on each row that is written keeps what it was at this
         moment, until the next `state_dict`. Save the dictionary, with the model, before the next
@@ -235,7 +236,7 @@ class StoreEmbedding:
         return {**self._identity(), "step": self._step, "lsn": lsn}
 
     def load_state_dict(self, state: dict[str, Any]) -> int:
-        """Goes back to the rows of a checkpoint, the last one of this embedding.
+        """Goes back to the rows of a training state, the last one of this embedding.
 
         Rows that were written after it get their undo rows back; steps that were not flushed are
         lost. The learning rate is that of this object.
@@ -244,13 +245,13 @@ class StoreEmbedding:
             How many rows went back.
 
         Raises:
-            StateMismatch: The checkpoint is of another embedding, or not the last one.
+            StateMismatch: The training state is of another embedding, or not the last one.
         """
         self.check_identity(state)
         if state["lsn"] > self._store.lsn:
             raise StateMismatch(
-                f"the checkpoint was written at commit {state['lsn']}, and {self._store.path} is "
-                f"at {self._store.lsn}: it is an older copy of the store, or another one"
+                f"the training state was written at commit {state['lsn']}, and {self._store.path} "
+                f"is at {self._store.lsn}: it is an older copy of the store, or another one"
             )
         self._changed.clear()
         self._waiting.clear()
@@ -262,12 +263,12 @@ class StoreEmbedding:
         """Refuses what `state_dict` gave of other rows, such as those of another run.
 
         Raises:
-            StateMismatch: The checkpoint is of another embedding.
+            StateMismatch: The training state is of another embedding.
         """
         for name, value in self._identity().items():
             if state.get(name) != value:
                 raise StateMismatch(
-                    f"{self._store.path}: the checkpoint is of an embedding with "
+                    f"{self._store.path}: the training state is of an embedding with "
                     f"{name}={state.get(name)!r}, this one has {value!r}; use the store of its run"
                 )
 

@@ -5,7 +5,7 @@ invariant: what a step took is the sum of its waiting, its parts and a rest that
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,8 @@ import torch
 from torch_geometric.data import Data
 
 from neargraph.exceptions import NeargraphError
-from neargraph.loader.sampler import NeighborSampler
-from neargraph.store import Store
+from neargraph.loader.sampler import NumpySampler
+from neargraph.store import Backend, Store
 from neargraph.store import open as open_store
 from neargraph.train import TrainConfig
 from neargraph.train.engine import Trainer
@@ -79,7 +79,7 @@ class ProfileConfig:
 def profile_training(
     path: Path,
     models: list[str],
-    backends: list[str],
+    backends: Sequence[Backend],
     repeats: int = 10,
     config: ProfileConfig | None = None,
     memory: str | None = None,
@@ -176,10 +176,10 @@ class Feed:
         self._whole: Any = None
         self._took = 0.0
 
-    def epoch(self, train_epoch: int) -> Iterator[Any]:
+    def epoch(self, epoch: int) -> Iterator[Any]:
         """The batches of an epoch. A whole graph is read in the first."""
         if not self._is_whole:
-            self.trainer.loader.set_epoch(train_epoch)
+            self.trainer.loader.set_epoch(epoch)
             yield from self.trainer.loader
             return
         if self._whole is None:
@@ -222,10 +222,10 @@ def check_fits(store: Store, settings: TrainConfig) -> None:
 
 
 def whole_graph(store: Store) -> Any:
-    """The whole graph as one batch, as `ClusterLoader` gives one."""
+    """The whole graph as one batch, as `ClusterGCNLoader` gives one."""
     snapshot = store.snapshot()
     ids = np.arange(store.num_nodes, dtype=np.int64)
-    edges = NeighborSampler(snapshot, [-1], attrs=[]).sample(ids).edge_index()
+    edges = NumpySampler(snapshot, [-1], attrs=[]).sample(ids).edge_index()
     return Data(
         x=torch.from_numpy(snapshot.column("x", dtype="f32")),
         y=torch.from_numpy(snapshot.column("y")),

@@ -25,13 +25,14 @@ from torch_geometric.sampler.neighbor_sampler import edge_sample
 
 from neargraph.exceptions import NodeOutOfRange, UnsupportedArgument
 from neargraph.loader.minibatch import MiniBatch
-from neargraph.loader.sampler import NeighborSampler
+from neargraph.loader.sampler import NumpySampler
 from neargraph.loader.seeds import InputNodes, with_given
+from neargraph.loader.shape import TemporalStrategy
 from neargraph.pyg.outputs import hetero_output, homogeneous_output
 from neargraph.reader import Reader, as_ids
 
 
-class _Structure(NeighborSampler):
+class _Structure(NumpySampler):
     """Samples of which PyG takes nodes, edges and edge ids alone."""
 
     _carries_columns = False
@@ -70,7 +71,7 @@ class Sampler(BaseSampler):  # type: ignore[misc]
         replace: bool = False,
         disjoint: bool = False,
         time_attr: str | None = None,
-        temporal_strategy: str = "uniform",
+        temporal_strategy: TemporalStrategy = "uniform",
         subgraph_type: Any = "directional",
     ) -> None:
         self._sampler = _Structure(
@@ -98,12 +99,12 @@ class Sampler(BaseSampler):  # type: ignore[misc]
         if schema.is_homogeneous:
             self.num_nodes = schema.node_types[0].num_nodes
 
-    def set_epoch(self, train_epoch: int) -> None:
+    def set_epoch(self, epoch: int) -> None:
         """Gives the batches of the next pass other draws; call it before each pass.
 
         Workers that are already running (persistent_workers) keep the epoch they started with.
         """
-        self._epoch = train_epoch
+        self._epoch = epoch
 
     def sample_from_nodes(
         self, index: NodeSamplerInput, **kwargs: Any

@@ -54,7 +54,7 @@ def what_would_it_buy(
     batch_size: int = 128,
     batches: int = 8,
     seed: int = 0,
-    seeds: int = 5,
+    repeats: int = 5,
     input_nodes: Any = None,
     tensor: str | None = "x",
     row_bytes: int | None = None,
@@ -76,8 +76,8 @@ def what_would_it_buy(
             `input_nodes`, `tensor` and `row_bytes` are for a store alone.
         host: Of `measure_host`, or a path that it measures once everything else has been checked.
         seed: The first of the draws.
-        seeds: How many; steps have the range over them and their batches. A trace that was recorded
-            from a store has its own seed alone.
+        repeats: Random seeds to compare over; steps have the range over them and their batches. A
+            trace that was recorded from a store has its own seed alone.
         input_nodes: Targets, as of `NeighborLoader`.
         row_bytes: As of `Trace.from_sampler`; the loader, which has no such rows, is modelled then.
         memory: Of this host, for a trace; a quarter of the machine's unless given.
@@ -104,7 +104,7 @@ def what_would_it_buy(
         how={"mode": mode, **model},
         tell=progress or (lambda *_: None),
     )
-    numbers = range(whole("seed", seed, 0, 2**63), seed + whole("seeds", seeds, 1, 1000))
+    numbers = range(whole("seed", seed, 0, 2**63), seed + whole("repeats", repeats, 1, 1000))
     batches_of = {"fanouts": tuple(fanouts), "batch_size": batch_size, "batches": batches}
     rows = {"tensor": tensor, "row_bytes": row_bytes}
     traces, room = asked.traces(source, numbers, (batches_of, input_nodes, rows), memory)

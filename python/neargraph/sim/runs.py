@@ -107,9 +107,9 @@ def simulate(
         backward: Whether gradients are computed, too.
         layer: What is computed of a node and its neighbours: "sage", "gcn", "gin" or "ngcf".
         placement: Which page lies on which die: "random"; "striped" over channels, dies and planes
-            where each page holds what an average degree puts there; "direct", the same with the
-            pages of the file that the direct layout makes of the trace's store. "auto" is random
-            in mode `paper`, else direct where the trace knows that file.
+            where each page holds what an average degree puts there; "direct_layout", the same with
+            the pages of the file that the direct layout makes of the trace's store. "auto" is
+            "random" in mode `paper`, else "direct_layout" where the trace knows that file.
         workers: Batches in the device at the same time, 1 to 64, each with hops of its own; the
             next ones begin when all are ready. Not with `grouped` or `cache_pages`.
         targets_per_command: Targets of a command, on "SmartSAGE-coalesced" alone; 0 is a batch.
@@ -158,14 +158,14 @@ def given_trace(trace: Trace | None, dataset: str | None, drawn: dict[str, Any])
 
 def _placed(placement: str, trace: Trace, mode: Mode, device: Config) -> str:
     """Which placement is meant."""
-    if placement not in ("auto", "random", "striped", "direct"):
+    if placement not in ("auto", "random", "striped", "direct_layout"):
         raise UnsupportedArgument(
-            f'placement "{placement}": use "auto", "random", "striped" or "direct"'
+            f'placement "{placement}": use "auto", "random", "striped" or "direct_layout"'
         )
     if placement != "auto":
         return placement
     is_known = trace.page_bytes == device["flash"]["page_bytes"]
-    return "random" if mode == "paper" else "direct" if is_known else "striped"
+    return "random" if mode == "paper" else "direct_layout" if is_known else "striped"
 
 
 def job_of(
@@ -224,12 +224,12 @@ def in_parallel(work: Callable[[Any], T], items: Iterable[Any]) -> list[T]:
         return list(pool.map(work, items))
 
 
-def paper_ratios(seeds: int = 5, progress: Callable[[], None] | None = None) -> dict[str, float]:
+def paper_ratios(repeats: int = 5, progress: Callable[[], None] | None = None) -> dict[str, float]:
     """Throughput of each platform over that of each other, as "BG-2/CC": the mean over the five
-    data sets of the mean over `seeds`, in mode `paper` at batch 128."""
-    speeds = np.zeros((len(DATASETS), seeds, len(PLATFORMS)))
+    data sets of the mean over `repeats` random seeds, in mode `paper` at batch 128."""
+    speeds = np.zeros((len(DATASETS), repeats, len(PLATFORMS)))
     for at, name in enumerate(DATASETS):
-        for seed in range(seeds):
+        for seed in range(repeats):
             speeds[at, seed] = simulate(dataset=name, seed=seed)["targets_per_s"]
             if progress is not None:
                 progress()

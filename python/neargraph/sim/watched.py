@@ -25,7 +25,7 @@ from .config import Config, check, config, whole
 if TYPE_CHECKING:
     from neargraph.store import Store
 
-# A trace of requests (`Store.trace_reads`): what it begins with, and its records.
+# A log of requests (`Store.log_reads`): what it begins with, and its records.
 _HEAD_BYTES = 16
 RECORD = np.dtype([("offset", "<u8"), ("bytes", "<u4"), ("file", "<u4")])
 _FOLLOWS = 1 << 31
@@ -222,7 +222,7 @@ def watch_loader(
         with tempfile.TemporaryDirectory(prefix="neargraph-") as folder:
             path = Path(folder) / "requests"
             before = store.stats()["temporary_write_bytes"]
-            with store.trace_reads(path):
+            with store.log_reads(path):
                 parts = _watch(batches, seconds, _window(loader), seconds + warm_seconds)
             written = store.stats()["temporary_write_bytes"] - before
             requests = _read(path)

@@ -1,4 +1,4 @@
-"""Training: mini-batches from disk, tasks, metrics, checkpoints, run folders. Needs torch."""
+"""Training: mini-batches from disk, tasks, metrics, training states, run folders. Needs torch."""
 
 from neargraph._optional import torch_for
 

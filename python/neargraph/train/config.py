@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from neargraph.exceptions import StateMismatch, UnsupportedArgument
+from neargraph.loader.methods import MethodName
+from neargraph.loader.reading import Reading
 
 TASKS = ("node", "link", "graph")
 OBJECTIVES = ("auto", "single-label", "multi-label", "regression")
@@ -37,7 +39,7 @@ _CHOICES = {
 }
 _FROM_ONE = ("batch_size", "hidden", "epochs", "val_every", "parts", "batch_parts", "walk_length")
 _FROM_ONE_TOO = ("num_negatives", "eval_negatives", "schedule_epochs", "steps")
-_FROM_ZERO = ("weight_decay", "seed", "split", "checkpoint_steps", "patience", "warmup_steps")
+_FROM_ZERO = ("weight_decay", "seed", "split_index", "save_steps", "patience", "warmup_steps")
 _FROM_ZERO_TOO = ("coverage", "embedding")
 _FLOATS = ("lr", "weight_decay", "dropout", "attention_dropout", "schedule_factor", "clip")
 _FLOATS_TOO = ("embedding_lr", "holdout")
@@ -46,11 +48,12 @@ _SEED_MAX = 2**63 - 1
 # Beyond, the first step would overflow single precision, which torch ends with an error of its own.
 _LARGEST = 1e36
 
-# What a run may go on with although the checkpoint was written with something else: the batches,
-# and so the losses, are the same.
-_FREE = frozenset(
-    ("epochs", "checkpoint_steps", "val_every", "patience", "test_on", "reading", "layout")
-) | {"temporary_writes", "embedding_memory"}
+# What a run may go on with although the training state was written with something else: the
+# batches, and so the losses, are the same.
+_FREE = frozenset(("epochs", "save_steps", "val_every", "patience", "test_on", "reading")) | {
+    "temporary_writes",
+    "embedding_memory",
+}
 
 # A cosine spans all epochs, and a plateau counts validations.
 _BOUND = {"cosine": frozenset(["epochs"]), "plateau": frozenset(["val_every"])}
@@ -99,8 +102,8 @@ class TrainConfig:
         better value (0 never does), and ``test_on="best"`` tests the parameters of the best one
         ("auto": with patience the best, else the last).
 
-    Checkpoints:
-        ``checkpoint_steps`` counts optimiser steps between checkpoints beside the one at the end of
+    Training states:
+        ``save_steps`` counts optimiser steps between training states beside the one at the end of
         each epoch; 0 writes none in between. ``val_every`` is the number of epochs between
         validations.
 
@@ -109,8 +112,9 @@ class TrainConfig:
         neighbourhoods, for which ``batch_size`` and ``fanouts`` are; the model "cluster" is
         GraphSAGE on that sampler. ``walk_length`` and ``steps`` (batches of an epoch) are those of
         GraphSAINT, whose ``batch_size`` counts draws; ``coverage`` is how often each node is drawn
-        to count its weights, 0 for none. ``reading``, ``compiled``, ``x_dtype``, ``method``,
-        ``layout`` and ``temporary_writes`` are those of `NeighborLoader`.
+        to count its weights, 0 for none. ``x_dtype`` and ``method`` are those of `NeighborLoader`,
+        ``reading`` and ``temporary_writes`` those of `Reading`; validation and test sample their
+        batches where training replays compiled ones.
     """
 
     model: str = "sage"
@@ -122,13 +126,13 @@ class TrainConfig:
     weight_decay: float = 0.0
     dropout: float = 0.5
     seed: int = 0
-    split: int = 0
+    split_index: int = 0
     row_normalize: bool = False
     heads: int | None = None
     attention_dropout: float = 0.0
     norm: str = "none"
     pool: str = "mean"
-    checkpoint_steps: int = 0
+    save_steps: int = 0
     val_every: int = 1
     parts: int = 100
     batch_parts: int = 16
@@ -146,10 +150,8 @@ class TrainConfig:
     warmup_steps: int = 0
     clip: float = 0.0
     reading: str = "auto"
-    compiled: bool | str = False
     x_dtype: str | None = None
-    method: str = "uniform"
-    layout: str = "paged"
+    method: MethodName = "uniform"
     temporary_writes: str = "auto"
     walk_length: int = 2
     steps: int = 30
@@ -255,7 +257,7 @@ class TrainConfig:
         return "best" if self.patience else "last"
 
     def plain(self) -> dict[str, Any]:
-        """The settings as plain data, for checkpoints, JSON and YAML."""
+        """The settings as plain data, for training states, JSON and YAML."""
         found = asdict(self)
         return {k: list(v) if isinstance(v, tuple) else v for k, v in found.items()}
 
@@ -276,13 +278,17 @@ class TrainConfig:
         return TrainConfig(**tuples)
 
     def same_run(self, saved: Mapping[str, Any]) -> None:
-        """Refuses a checkpoint of other settings by name; those that change no loss may differ."""
-        # Checkpoints from before a setting was there were trained with what is its default now.
+        """Refuses a training state of other settings by name; those that change no loss may
+        differ."""
+        # Training states from before a setting was there were trained with what is its default now.
         saved = {**TrainConfig().plain(), **saved}
         free = _FREE - _BOUND.get(self.schedule, frozenset())
+        if Reading.of(self.reading).compiled != Reading.of(saved["reading"]).compiled:
+            # Epochs beyond the compiled ones repeat them.
+            free -= {"reading"}
         for name, value in self.plain().items():
             if name not in free and saved.get(name) != value:
                 raise StateMismatch(
-                    f"the checkpoint was written with {name}={saved.get(name)}, this run has "
-                    f"{value}; use the same setting or another checkpoint file"
+                    f"the training state was written with {name}={saved.get(name)}, this run has "
+                    f"{value}; use the same setting or another training state"
                 )

@@ -1,8 +1,8 @@
 """Learned rows of the nodes that have no features, in the store that a run trains on.
 
 What must not live here: how rows are changed and written, which `neargraph.nn.StoreEmbedding` does.
-The invariant: a run begins with rows of its own, and goes on with exactly those of its checkpoint;
-rows of another run are never trained or measured.
+The invariant: a run begins with rows of its own, and goes on with exactly those of its training
+state; rows of another run are never trained or measured.
 """
 
 import json
@@ -32,7 +32,7 @@ def widths_of(schema: Schema, config: TrainConfig) -> dict[str, int]:
 
 
 def content_of(store: Store, config: TrainConfig) -> str:
-    """What a checkpoint knows a store by.
+    """What a training state knows a store by.
 
     That is its fingerprint. Training with embeddings writes to the store, so then it is a digest of
     its types, counts and tensors without those of the embeddings.
@@ -66,11 +66,11 @@ class Embeddings:
     Args:
         store: The open store, which is written to.
         config: The settings.
-        saved: The checkpoint that the run goes on from, or is measured with; None is a new run.
+        saved: The training state that the run goes on from, or is measured with; None is a new run.
 
     Raises:
         UnsupportedArgument: The store is read-only, or a new run finds rows that are there.
-        StateMismatch: The checkpoint is of a run without embeddings.
+        StateMismatch: The training state is of a run without embeddings.
     """
 
     def __init__(self, store: Store, config: TrainConfig, saved: dict[str, Any] | None) -> None:
@@ -137,14 +137,14 @@ class Embeddings:
         )
 
     def _check_there(self, path: str, owners: list[NodeType]) -> None:
-        """Refuses a store that lacks what a checkpoint has learned; nothing is made anew."""
+        """Refuses a store that lacks what a training state has learned; nothing is made anew."""
         name = self._config.embedding_name
         for wanted in (name, f"{name}_{self._config.embedding_optimizer}_step"):
             for owner in owners:
                 if all(tensor.name != wanted for tensor in owner.tensors):
                     raise StateMismatch(
                         f"{path}: nodes of {owner.name!r} have no tensor {wanted!r}, which the run "
-                        "of the checkpoint has learned; use the store of that run"
+                        "of the training state has learned; use the store of that run"
                     )
 
     @property
@@ -179,16 +179,16 @@ class Embeddings:
             rows.flush()
 
     def state(self) -> dict[str, Any]:
-        """What a checkpoint keeps: plain data, no rows."""
+        """What a training state keeps: plain data, no rows."""
         return {name: rows.state_dict() for name, rows in self._rows.items()}
 
     def go_back(self, state: dict[str, Any]) -> None:
-        """Gives the rows of a checkpoint back, which may be older than those of the store."""
+        """Gives the rows of a training state back, which may be older than those of the store."""
         for name, rows in self._rows.items():
             rows.load_state_dict(state[name])
 
     def check_same(self, state: dict[str, Any], path: str) -> None:
-        """Refuses a checkpoint whose rows the store does not have now.
+        """Refuses a training state whose rows the store does not have now.
 
         Raises:
             StateMismatch: The run went on since, or another one trained the rows.
@@ -197,6 +197,6 @@ class Embeddings:
             rows.check_identity(state[name])
             if rows.steps != state[name]["step"]:
                 raise StateMismatch(
-                    f"{path}: rows of {name!r} stand at step {rows.steps:,}, and the checkpoint is "
-                    f"of step {state[name]['step']:,}; go on with its run first"
+                    f"{path}: rows of {name!r} stand at step {rows.steps:,}, and the training "
+                    f"state is of step {state[name]['step']:,}; go on with its run first"
                 )

@@ -18,13 +18,13 @@ from neargraph.loader.epochs import EpochLoader
 from neargraph.metrics import Metrics
 from neargraph.store import Store
 
-from .checkpoint import load_checkpoint, save_checkpoint
 from .config import TrainConfig
 from .embeddings import content_of
 from .making import make_task
 from .passes import Pass
 from .result import TrainResult
 from .schedule import best_at, is_over, learning_rate, plateaus
+from .state import load_state, save_state
 from .tasks import LinkTask
 
 Progress = Callable[[str, int, int, float], None]
@@ -41,26 +41,26 @@ _COUNTERS = ("reads", "read_bytes", "useful_bytes", "rows_served", "rows_cached"
 
 
 class Trainer:
-    """One run: task, model, optimiser, loaders, and the counters that a checkpoint keeps."""
+    """One run: task, model, optimiser, loaders, and the counters that a training state keeps."""
 
     def __init__(
         self,
         store: Store,
         config: TrainConfig,
         in_memory: bool = False,
-        checkpoint: Path | None = None,
+        state: Path | None = None,
         progress: Progress | None = None,
         device: torch.device | None = None,
         watch: Watch | None = None,
     ) -> None:
         self._store, self.config = store, config
-        self._checkpoint, self._watch = checkpoint, watch
+        self._state_path, self._watch = state, watch
         self.on_epoch: EpochEnd | None = None
         self._progress = progress or (lambda *_: None)
-        self._saved = None if checkpoint is None else load_checkpoint(checkpoint)
+        self._saved = None if state is None else load_state(state)
         if self._saved is not None:
             config.same_run(self._saved["config"])
-            check_store(store, config, self._saved, checkpoint)
+            check_store(store, config, self._saved, state)
         self.task = make_task(store, config, in_memory, device)
         self._check_validation()
         self.first = self.task.metrics().first
@@ -130,7 +130,7 @@ class Trainer:
     def run(self) -> TrainResult:
         """All epochs that are missing, and the test."""
         if self._embeddings is not None and self._saved is None:
-            # Rows that are written before the first checkpoint need one to go back to.
+            # Rows that are written before the first training state need one to go back to.
             self._save()
         while self._epoch < self.config.epochs and not self._is_over():
             row = self._train_epoch()
@@ -225,7 +225,7 @@ class Trainer:
             self._done += 1
             now.step = self._done
             self._progress(now.phase, self._done, steps, now.value or 0.0)
-            every = self.config.checkpoint_steps
+            every = self.config.save_steps
             if every and self._done % every == 0 and self._done < steps:
                 self._save()
         seconds = time.perf_counter() - begin
@@ -355,7 +355,7 @@ class Trainer:
     # Parameters that are kept
 
     def measure_saved(self) -> None:
-        """Puts the parameters of the checkpoint in place, to measure and not to go on."""
+        """Puts the parameters of the training state in place, to measure and not to go on."""
         assert self._saved is not None
         if self._embeddings is not None:
             self._embeddings.check_same(self._saved["embeddings"], self._store.path)
@@ -420,11 +420,11 @@ class Trainer:
         }
 
     def _save(self) -> None:
-        if self._checkpoint is not None:
-            save_checkpoint(self._checkpoint, self.state())
+        if self._state_path is not None:
+            save_state(self._state_path, self.state())
 
     def resume(self) -> None:
-        """Goes on from the checkpoint, if there is one."""
+        """Goes on from the training state, if there is one."""
         state = self._saved
         if state is None:
             return
@@ -438,7 +438,7 @@ class Trainer:
         torch.set_rng_state(state["generator"])
         self._epoch, self._best = int(state["epoch"]), state["best"]
         self.result.losses = [float(loss) for loss in state["losses"]]
-        # Checkpoints from before these were there have a loss for each batch.
+        # Training states from before these were there have a loss for each batch.
         late = len(self.result.losses) - self._epoch * len(self.loader)
         self._done, self._steps = int(state.get("done", late)), int(state.get("steps", late))
         self.result.history = list(state["history"])
@@ -449,7 +449,7 @@ class Trainer:
 def check_store(
     store: Store, config: TrainConfig, state: dict[str, Any], path: Path | None
 ) -> None:
-    """Refuses a checkpoint of other content.
+    """Refuses a training state of other content.
 
     Raises:
         StateMismatch: The store is another one, or was written to since.
@@ -457,7 +457,7 @@ def check_store(
     ours = content_of(store, config)
     if state["fingerprint"] != ours:
         raise StateMismatch(
-            f"{path}: the checkpoint was written with a store of fingerprint "
+            f"{path}: the training state was written with a store of fingerprint "
             f"{state['fingerprint']}, and {store.path} has {ours}: it is another "
             "store, or was written to since; use the store of then, or train anew"
         )

@@ -1,4 +1,4 @@
-"""The folder of a run: settings, versions, metrics by epoch, checkpoints, result.
+"""The folder of a run: settings, versions, metrics by epoch, training states, result.
 
 ``config.yaml`` has every setting by the name of its option, so that a run can be started again from
 it alone; a remark says what a run has for one that was left to it. The invariant: a folder is made
@@ -18,21 +18,21 @@ from pathlib import Path
 from typing import Any
 
 from neargraph.exceptions import StateMismatch, StoreBusy, UnsupportedArgument
-from neargraph.store import Store
+from neargraph.store import Backend, Store
 
-from .checkpoint import load_checkpoint, save_checkpoint
 from .config import TrainConfig
 from .engine import Trainer
 from .events import Events
 from .files import read_yaml, write_csv, write_json, write_yaml
 from .report import left_to_run, write_report
 from .result import TrainResult
+from .state import load_state, save_state
 
 _PACKAGES = ("torch", "torch_geometric", "torchmetrics", "numpy")
 # What a run is told beside `TrainConfig`.
 _OPENING = ("store", "memory", "backend")
-# What a run writes before its first checkpoint.
-_BEFORE_CHECKPOINT = ("config.yaml", "versions.json", "metrics.csv", "events", "checkpoints")
+# What a run writes before its first training state.
+_BEFORE_STATE = ("config.yaml", "versions.json", "metrics.csv", "events", "states")
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Opening:
 
     store: str
     memory: str | int | None = None
-    backend: str = "auto"
+    backend: Backend = "auto"
 
     @staticmethod
     def of(store: Store) -> "Opening":
@@ -87,8 +87,8 @@ class RunFolder:
         found = versions(store)
         try:
             path.mkdir(parents=True)
-            with made.kept_from_checkpoint():
-                (path / "checkpoints").mkdir()
+            with made.kept_from_first_state():
+                (path / "states").mkdir()
                 made._write_config()
                 write_json(path / "versions.json", found)
         except OSError as error:
@@ -119,7 +119,7 @@ class RunFolder:
         self,
         epochs: int | None = None,
         memory: str | int | None = None,
-        backend: str | None = None,
+        backend: Backend | None = None,
     ) -> "RunFolder":
         """The same run with what is given in place of what it had."""
         config = self.config if epochs is None else replace(self.config, epochs=epochs)
@@ -131,9 +131,9 @@ class RunFolder:
         return RunFolder(self.path, opening, config)
 
     @contextmanager
-    def kept_from_checkpoint(self) -> Iterator[None]:
-        """Removes what this run has made if it fails before its first checkpoint, so that the next
-        start finds the name free; files that others put there stay."""
+    def kept_from_first_state(self) -> Iterator[None]:
+        """Removes what this run has made if it fails before its first training state, so that the
+        next start finds the name free; files that others put there stay."""
         try:
             yield
         except BaseException:
@@ -144,7 +144,7 @@ class RunFolder:
     def _remove(self) -> None:
         if self._events is not None:
             self._events.close({})
-        for name in _BEFORE_CHECKPOINT:
+        for name in _BEFORE_STATE:
             file = self.path / name
             shutil.rmtree(file) if file.is_dir() else file.unlink(missing_ok=True)
         for folder in (self.path, *self._made):
@@ -153,13 +153,13 @@ class RunFolder:
 
     @property
     def last(self) -> Path:
-        """The checkpoint that a run goes on from."""
-        return self.path / "checkpoints" / "last.pt"
+        """The training state that a run goes on from."""
+        return self.path / "states" / "last.pt"
 
     @property
     def best(self) -> Path:
         """The parameters of the best validation."""
-        return self.path / "checkpoints" / "best.pt"
+        return self.path / "states" / "best.pt"
 
     @property
     def is_finished(self) -> bool:
@@ -206,7 +206,7 @@ class RunFolder:
     def begin(self, trainer: Trainer) -> None:
         """Prepares what is written by epoch, of a run that stands where `trainer` does."""
         self._write_config(trainer.result.resolved)
-        # A kill between the checkpoint and what follows from it leaves these one epoch behind.
+        # A kill between the training state and what follows from it leaves these one epoch behind.
         if trainer.result.history:
             self._write_epochs(trainer, is_best=True)
         self._events = Events(self.path / "events", len(trainer.result.history))
@@ -222,7 +222,7 @@ class RunFolder:
     def _write_epochs(self, trainer: Trainer, is_best: bool) -> None:
         write_csv(self.path / "metrics.csv", trainer.result.history)
         if is_best and trainer.best is not None:
-            save_checkpoint(self.best, trainer.best)
+            save_state(self.best, trainer.best)
 
     def finish(self, result: TrainResult) -> None:
         """Writes the result and the report."""
@@ -234,13 +234,13 @@ class RunFolder:
         write_json(self.path / "result.json", result.plain())
 
     def parameters(self, which: str) -> dict[str, Any]:
-        """The checkpoint "last" or "best".
+        """The training state "last" or "best".
 
         Raises:
             StateMismatch: It is not there, or not readable.
         """
         file = self.best if which == "best" else self.last
-        state = load_checkpoint(file)
+        state = load_state(file)
         if state is None:
             why = "no validation has ended" if which == "best" else "no epoch has ended"
             raise StateMismatch(f"{file} is not there: {why} yet; go on with the run, or wait")
@@ -259,7 +259,7 @@ def versions(store: Store) -> dict[str, Any]:
         "store": {
             "path": store.path,
             "fingerprint": snapshot.fingerprint,
-            "epoch": snapshot.epoch,
+            "checkpoint_id": snapshot.checkpoint_id,
             "lsn": snapshot.lsn,
         },
         "machine": {

@@ -173,7 +173,7 @@ def _check_effects(config: TrainConfig, sampler: str) -> None:
         ((*_OF_LINKS, *_OF_LINKS_TOO), config.task == "link", "the task link"),
         (("pool",), config.task == "graph", "the task graph"),
         *(((name,), *_taken(config, name)) for name in _OF_MODELS),
-        (("split",), config.task != "link", "the tasks node and graph"),
+        (("split_index",), config.task != "link", "the tasks node and graph"),
         (("holdout",), config.task != "node", "the tasks link and graph"),
         (("target",), config.task != "graph", "the tasks node and link"),
         (("embedding",), config.task != "graph", "the tasks node and link"),

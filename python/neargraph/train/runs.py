@@ -15,7 +15,7 @@ from torch.utils import deterministic
 
 from neargraph.exceptions import UnsupportedArgument
 from neargraph.splits import split_code
-from neargraph.store import Store
+from neargraph.store import Backend, Store
 
 from .config import TrainConfig
 from .engine import Progress, Trainer, Watch
@@ -32,7 +32,7 @@ def fit(
     config: TrainConfig | None = None,
     *,
     in_memory: bool = False,
-    checkpoint: Path | str | None = None,
+    state: Path | str | None = None,
     out: Path | str | None = None,
     progress: Progress | None = None,
     watch: Watch | None = None,
@@ -46,9 +46,9 @@ def fit(
         config: The settings; equal settings and content give equal losses.
         in_memory: Hold all features and labels as plain tensors and index them, instead of reading
             rows through the store (topology stays with the store's back end).
-        checkpoint: A file to write after each epoch and to go on from where it exists.
-        out: A folder for the run, which must not exist: settings, versions, metrics, checkpoints,
-            report. `resume` goes on with it.
+        state: A file to write after each epoch and to go on from where it exists.
+        out: A folder for the run, which must not exist: settings, versions, metrics, training
+            states, report. `resume` goes on with it.
         progress: Called after each step.
         watch: Called when a pass begins, with what tells how it goes on.
         on_epoch: Called after each epoch with its row of the history.
@@ -56,8 +56,8 @@ def fit(
     Raises:
         NameNotFound: A tensor, type or split is missing.
         UnsupportedArgument: Settings and store do not go together, or `out` exists; says which.
-        StateMismatch: The checkpoint is of other settings, or of another store.
-        LossNotFinite: A loss or an output is NaN or infinite; the checkpoint before it stays.
+        StateMismatch: The training state is of other settings, or of another store.
+        LossNotFinite: A loss or an output is NaN or infinite; the training state before it stays.
 
     Example:
         >>> result = fit(ng.open("cora.ng"), TrainConfig(epochs=10))       # doctest: +SKIP
@@ -66,21 +66,21 @@ def fit(
     """
     config = config or TrainConfig()
     if out is not None:
-        beside = {"checkpoint=": checkpoint is not None, "in_memory=True": in_memory}
+        beside = {"state=": state is not None, "in_memory=True": in_memory}
         for name in (name for name, is_given in beside.items() if is_given):
             raise UnsupportedArgument(
-                f"out= keeps checkpoints of its own, of runs from disk; leave {name} out"
+                f"out= keeps training states of its own, of runs from disk; leave {name} out"
             )
         RunFolder.check_new(Path(out))
     heard: dict[str, Any] = {"progress": progress, "watch": watch}
     with repeatable(config.seed):
         if out is None:
-            path = None if checkpoint is None else Path(checkpoint)
+            path = None if state is None else Path(state)
             return _run(Trainer(store, config, in_memory, path, **heard), None, on_epoch)
         last = RunFolder(Path(out), Opening.of(store), config).last
-        trainer = Trainer(store, config, checkpoint=last, **heard)
+        trainer = Trainer(store, config, state=last, **heard)
         folder = RunFolder.create(Path(out), Opening.of(store), store, config)
-        with folder.locked(), folder.kept_from_checkpoint():
+        with folder.locked(), folder.kept_from_first_state():
             return _run(trainer, folder, on_epoch)
 
 
@@ -89,14 +89,14 @@ def resume(
     *,
     epochs: int | None = None,
     memory: str | int | None = None,
-    backend: str | None = None,
+    backend: Backend | None = None,
     progress: Progress | None = None,
     watch: Watch | None = None,
     on_epoch: OnEpoch | None = None,
 ) -> TrainResult:
     """Goes on with the run of a folder as if it had not stopped.
 
-    A run that was killed before its first checkpoint begins anew.
+    A run that was killed before its first training state begins anew.
 
     Args:
         out: The folder that `fit` made.
@@ -118,9 +118,7 @@ def resume(
             f"{out}: the run has ended; give more epochs= than {folder.config.epochs} to go on"
         )
     with folder.locked(), open_store(folder) as store, repeatable(folder.config.seed):
-        trainer = Trainer(
-            store, folder.config, checkpoint=folder.last, progress=progress, watch=watch
-        )
+        trainer = Trainer(store, folder.config, state=folder.last, progress=progress, watch=watch)
         return _run(trainer, folder, on_epoch)
 
 
@@ -129,7 +127,7 @@ def evaluate(
     split: str = "test",
     *,
     store: Path | str | None = None,
-    checkpoint: str = "auto",
+    state: str = "auto",
     progress: Progress | None = None,
     watch: Watch | None = None,
 ) -> dict[str, Any]:
@@ -139,36 +137,36 @@ def evaluate(
         out: The folder that `fit` made.
         split: "train", "val" or "test".
         store: Where the store is now; None is where it was.
-        checkpoint: "last" or "best"; "auto" is what the run was tested with.
+        state: "last" or "best"; "auto" is what the run was tested with.
         progress: As of `fit`.
         watch: As of `fit`.
 
     Returns:
-        ``split``, ``checkpoint``, the ``epoch`` of its parameters, and the ``metrics`` by name.
+        ``split``, ``state``, the ``epoch`` of its parameters, and the ``metrics`` by name.
 
     Raises:
         UnsupportedArgument: Nothing of the split is known; or it is not the folder of a run.
-        StateMismatch: The store is another one, or there is no such checkpoint yet.
+        StateMismatch: The store is another one, or there is no such training state yet.
     """
     split_code(split)
     folder = RunFolder.open(Path(out))
-    which = folder.tested if checkpoint == "auto" else checkpoint
+    which = folder.tested if state == "auto" else state
     if which not in ("last", "best"):
-        raise UnsupportedArgument(f"checkpoint is {which!r}; use last, best or auto")
+        raise UnsupportedArgument(f"state is {which!r}; use last, best or auto")
     if which == "best" and folder.config.embedding:
         raise UnsupportedArgument(
-            "learned rows stand in the store as the last step left them; use checkpoint='last'"
+            "learned rows stand in the store as the last step left them; use state='last'"
         )
-    state = folder.parameters(which)
+    saved = folder.parameters(which)
     with open_store(folder, store) as opened, repeatable(folder.config.seed):
         file = folder.best if which == "best" else folder.last
-        trainer = Trainer(opened, folder.config, checkpoint=file, progress=progress, watch=watch)
+        trainer = Trainer(opened, folder.config, state=file, progress=progress, watch=watch)
         trainer.measure_saved()
         metrics = trainer.evaluate(split, final=True)
     if not metrics:
         raise UnsupportedArgument(f"{out}: the split {split} is empty, or nothing of it is known")
-    epoch = int(state["epoch"])
-    found = {"split": split, "checkpoint": which, "epoch": epoch, "metrics": metrics}
+    epoch = int(saved["epoch"])
+    found = {"split": split, "state": which, "epoch": epoch, "metrics": metrics}
     write_json(folder.path / f"evaluation-{split}-{which}.json", found)
     return found
 
@@ -197,7 +195,7 @@ def _run(trainer: Trainer, folder: RunFolder | None, on_epoch: OnEpoch | None) -
 
 
 def _goes_on(folder: RunFolder) -> bool:
-    """Whether there are epochs that the last checkpoint does not have."""
+    """Whether there are epochs that the last training state does not have."""
     return len(folder.parameters("last")["history"]) < folder.config.epochs
 
 

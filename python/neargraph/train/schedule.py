@@ -1,7 +1,7 @@
 """The learning rate of each step, and when training ends early.
 
 Both are pure functions of the settings, the step and the values of past validations, so a
-checkpoint needs no state of theirs. The invariant: a resumed run has the rates of one that was
+training state needs no state of theirs. The invariant: a resumed run has the rates of one that was
 never stopped.
 """
 

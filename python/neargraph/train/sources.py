@@ -11,12 +11,14 @@ from typing import Any
 import torch
 
 from neargraph.exceptions import UnsupportedArgument
-from neargraph.loader.cluster import ClusterLoader
+from neargraph.loader.cluster import ClusterGCNLoader
 from neargraph.loader.epochs import EpochLoader
 from neargraph.loader.hgt import HGTLoader
+from neargraph.loader.methods import MethodName
 from neargraph.loader.neighbor import NeighborLoader
 from neargraph.loader.pinsage import PinSAGELoader
 from neargraph.loader.random_node import RandomNodeLoader
+from neargraph.loader.reading import Reading
 from neargraph.loader.saint import (
     GraphSAINTEdgeSampler,
     GraphSAINTNodeSampler,
@@ -28,8 +30,8 @@ from neargraph.store import Store
 from .config import TrainConfig
 from .directions import fanouts_by_type
 
-# What batches are read by: all loaders have these, and refuse what has no effect.
-_READING = ("reading", "compiled", "x_dtype", "layout", "temporary_writes")
+# How batches are read.
+_READING = ("reading", "temporary_writes")
 
 
 @dataclass(frozen=True)
@@ -45,11 +47,13 @@ class Feed:
     def options(self, *, train: bool) -> dict[str, Any]:
         """The options that all loaders take; those of reading only if they are not the default."""
         config, default = self.config, TrainConfig()
-        given = {name: getattr(config, name) for name in _READING}
-        given = {name: v for name, v in given.items() if v != getattr(default, name)}
-        if not train:
+        given: dict[str, Any] = {}
+        if any(getattr(config, name) != getattr(default, name) for name in _READING):
+            reading = Reading(config.reading, temporary_writes=config.temporary_writes)
             # Compiled epochs are those of training.
-            given.pop("compiled", None)
+            given["reading"] = reading if train or reading.compiled is False else "auto"
+        if config.x_dtype is not None:
+            given["x_dtype"] = config.x_dtype
         given |= {"shuffle": train, "seed": config.seed, "attrs": self.attrs}
         return given | {"transform": self.transform, "device": self.device}
 
@@ -62,7 +66,9 @@ class Feed:
         """Neighbours by hop, as loaders take them; by edge type where reverses are sampled."""
         return fanouts_by_type(self.store.schema, self.config.fanouts)
 
-    def sampled(self, seeds: Any, *, train: bool, method: str | None = None) -> NeighborLoader:
+    def sampled(
+        self, seeds: Any, *, train: bool, method: MethodName | None = None
+    ) -> NeighborLoader:
         """Batches of sampled neighbourhoods around `seeds`, as of `NeighborLoader`."""
         return NeighborLoader(
             self.store,
@@ -109,7 +115,7 @@ def _labor(feed: Feed, seeds: Any, train: bool) -> EpochLoader:
 
 def _cluster(feed: Feed, seeds: Any, train: bool) -> EpochLoader:
     parts, size = min(feed.config.parts, feed.store.num_nodes), feed.config.batch_parts
-    return ClusterLoader(feed.store, parts, batch_size=size, **feed.with_mask())
+    return ClusterGCNLoader(feed.store, parts, batch_size=size, **feed.with_mask())
 
 
 def _random_node(feed: Feed, seeds: Any, train: bool) -> EpochLoader:

@@ -1,4 +1,4 @@
-"""One event: a row of a file, as the call of a batch that it stands for.
+"""One event: a row of a file, as the call of a transaction that it stands for.
 
 The invariant: types, names and shapes of an event are checked when it is made; whether its nodes
 and edges exist shows when it is done.
@@ -14,8 +14,8 @@ import numpy as np
 
 from neargraph.exceptions import UnsupportedArgument, UpdateFailed
 from neargraph.schema import EdgeType, NodeType, Schema, TensorMeta
-from neargraph.update.batch import Batch
 from neargraph.update.rows import as_array, shown, to_rows
+from neargraph.update.transaction import Transaction
 
 # What an event of each kind needs; `update` needs the id of a node or of an edge.
 OPS = {
@@ -44,50 +44,50 @@ class Event:
     values: Mapping[str, Any]
     features: dict[str, Any] = field(default_factory=dict)
 
-    def apply(self, batch: Batch) -> None:
-        """Does it, or raises what the batch says; then nothing of it was done."""
+    def apply(self, tx: Transaction) -> None:
+        """Does it, or raises what the transaction says; then nothing of it was done."""
         owner, values = self.owner, self.values
         if isinstance(owner, EdgeType):
-            self._apply_to_edges(batch, owner)
+            self._apply_to_edges(tx, owner)
         elif self.op == "add_node":
-            new = batch.add_node(owner.name, self.features)
+            new = tx.add_node(owner.name, self.features)
             if values.get("id", new) != new:
                 raise UpdateFailed(
                     f"the new node of type {owner.name!r} has id {new}, not {values['id']}; "
                     "correct the file, or leave the ids of new nodes out"
                 )
         elif self.op == "delete_node":
-            batch.delete_node(owner.name, values["id"])
+            tx.delete_node(owner.name, values["id"])
         else:
             for name, row in self.features.items():
-                batch.update_features(owner.name, values["id"], name, row)
+                tx.update_features(owner.name, values["id"], name, row)
 
-    def _apply_to_edges(self, batch: Batch, owner: EdgeType) -> None:
+    def _apply_to_edges(self, tx: Transaction, owner: EdgeType) -> None:
         values = self.values
         if self.op == "update":
             for name, row in self.features.items():
-                batch.update_edge_features(owner.triple, values["edge_id"], name, row)
+                tx.update_edge_features(owner.triple, values["edge_id"], name, row)
             return
         ends = values["source"], values["destination"]
         if self.op == "delete_edge":
-            batch.delete_edge(owner.triple, *ends, values.get("edge_id"))
+            tx.delete_edge(owner.triple, *ends, values.get("edge_id"))
             return
         time, weight = values.get("time"), values.get("weight")
-        batch.add_edge(owner.triple, *ends, time=time, weight=weight, features=self.features)
+        tx.add_edge(owner.triple, *ends, time=time, weight=weight, features=self.features)
 
 
-def apply_all(batch: Batch, events: Iterable[Event]) -> None:
+def apply_all(tx: Transaction, events: Iterable[Event]) -> None:
     """Does many events, runs of new edges of one type together."""
     for (is_run, _), group in groupby(events, _run):
         run = list(group)
         if not is_run or len(run) == 1:
             for event in run:
-                event.apply(batch)
+                event.apply(tx)
             continue
         owner = run[0].owner
         assert isinstance(owner, EdgeType)
         columns = {name: [e.values[name] for e in run] for name in run[0].values}
-        batch.add_edges(
+        tx.add_edges(
             owner.triple,
             columns["source"],
             columns["destination"],

@@ -1,7 +1,7 @@
 """Values from Python as the bytes of rows.
 
 The invariant: no value is changed on the way other than by rounding to what is stored. What does
-not fit is refused before a batch has done anything.
+not fit is refused before a transaction has done anything.
 """
 
 import sys

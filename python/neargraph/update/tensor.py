@@ -95,7 +95,7 @@ def check_name(owner: NodeType, name: str) -> None:
     if any(meta.name == name for meta in owner.tensors):
         raise UnsupportedArgument(
             f"node type {owner.name!r} has a tensor {name!r} already, and none is replaced: choose "
-            "another name, or change its rows with batch.update_features"
+            "another name, or change its rows with tx.update_features"
         )
     if name.startswith("split_"):
         raise UnsupportedArgument(f"tensor {name!r}: names that begin with split_ are of splits")

@@ -6,7 +6,7 @@ use ng_engine::ModelFile;
 use ng_infer::dfg::{Binary, Constant, Dfg, Elements, Op, Reduction, Value};
 use ng_store::{
     BuildOptions, EdgeData, EdgeTypeSpec, Entry, Expansion, OpenOptions, Owner, Store,
-    StoreBuilder, TensorSpec, WriteBatch,
+    StoreBuilder, TensorSpec, Transaction,
 };
 use ng_testing::{MemDisk, Random};
 use ng_types::{Dtype, EdgeTypeId, NodeTypeId};
@@ -148,7 +148,7 @@ pub fn open(disk: &MemDisk) -> Store {
 }
 
 /// One random change; what is refused changes nothing.
-pub fn change(store: &Store, batch: &mut WriteBatch, shape: Shape, random: &mut Random) {
+pub fn change(store: &Store, tx: &mut Transaction, shape: Shape, random: &mut Random) {
     let node_type = NodeTypeId(random.below(shape.num_node_types().into()) as u16);
     let own: Vec<u16> = shape.own().collect();
     let edge_type = EdgeTypeId(own[random.below(own.len() as u64) as usize]);
@@ -157,34 +157,34 @@ pub fn change(store: &Store, batch: &mut WriteBatch, shape: Shape, random: &mut 
         .min(store.snapshot().catalog().node_types.last().expect("types").num_nodes);
     let (a, b) = (random.below(bound), random.below(bound));
     match random.below(20) {
-        0 => drop(batch.delete_node(node_type, a)),
+        0 => drop(tx.delete_node(node_type, a)),
         1 => {
-            let new = batch.add_node(node_type).expect("node");
-            set(batch, node_type, "x", new, random);
+            let new = tx.add_node(node_type).expect("node");
+            set(tx, node_type, "x", new, random);
         }
-        2..8 => drop(batch.add_edge(edge_type, a, b, EdgeData::default())),
+        2..8 => drop(tx.add_edge(edge_type, a, b, EdgeData::default())),
         8..14 => {
             let mut list = Expansion::default();
             store.snapshot().neighbors(edge_type, &[b], &mut list).expect("list");
             if let Some(source) = list.sources.first() {
-                let _ = batch.delete_edge(edge_type, *source, b, None);
+                let _ = tx.delete_edge(edge_type, *source, b, None);
             }
         }
-        14..16 => set(batch, node_type, "unused", a, random),
-        _ => set(batch, node_type, "x", a, random),
+        14..16 => set(tx, node_type, "unused", a, random),
+        _ => set(tx, node_type, "x", a, random),
     }
 }
 
 /// Gives a node another row, if it exists.
 pub fn set(
-    batch: &mut WriteBatch,
+    tx: &mut Transaction,
     node_type: NodeTypeId,
     name: &str,
     node: u64,
     random: &mut Random,
 ) {
-    let tensor = batch.tensor(Owner::Node(node_type), name).expect("tensor");
-    let _ = batch.set_row(tensor, node, &row(random));
+    let tensor = tx.tensor(Owner::Node(node_type), name).expect("tensor");
+    let _ = tx.set_row(tensor, node, &row(random));
 }
 
 struct Draft {

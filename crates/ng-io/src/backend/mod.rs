@@ -44,12 +44,12 @@ macro_rules! write_side_in_directory {
             self.directory.hold_off_writer()
         }
 
-        fn pin(&self, epoch: u64) -> std::io::Result<Option<crate::Lock>> {
-            self.directory.pin(epoch)
+        fn pin(&self, checkpoint_id: u64) -> std::io::Result<Option<crate::Lock>> {
+            self.directory.pin(checkpoint_id)
         }
 
-        fn is_pinned_below(&self, epoch: u64) -> std::io::Result<bool> {
-            self.directory.is_pinned_below(epoch)
+        fn is_pinned_below(&self, checkpoint_id: u64) -> std::io::Result<bool> {
+            self.directory.is_pinned_below(checkpoint_id)
         }
     };
 }

@@ -1,4 +1,4 @@
-//! Back ends `pread` (buffered) and `direct` (O_DIRECT): a pool of threads makes a queue depth
+//! Back ends `pread` (buffered) and `odirect` (O_DIRECT): a pool of threads makes a queue depth
 //! above 1 real.
 //!
 //! `pread` first asks the page cache without waiting, on the calling thread, and bothers a worker
@@ -175,7 +175,7 @@ impl Disk for PoolDisk {
     fn backend(&self) -> &'static str {
         match self.caching {
             Caching::Buffered => "pread",
-            Caching::Direct => "direct",
+            Caching::Direct => "odirect",
         }
     }
 

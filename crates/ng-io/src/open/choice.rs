@@ -21,7 +21,7 @@ pub enum BackendChoice {
     /// Buffered reads by a pool of threads.
     Pread,
     /// O_DIRECT reads by a pool of threads.
-    Direct,
+    ODirect,
     /// O_DIRECT reads through io_uring.
     Uring,
 }
@@ -29,7 +29,7 @@ pub enum BackendChoice {
 impl BackendChoice {
     /// Every choice, for tables and tests.
     pub const ALL: [Self; 6] =
-        [Self::Auto, Self::Memory, Self::Mmap, Self::Pread, Self::Direct, Self::Uring];
+        [Self::Auto, Self::Memory, Self::Mmap, Self::Pread, Self::ODirect, Self::Uring];
 
     /// The name in options and reports.
     pub const fn name(self) -> &'static str {
@@ -38,7 +38,7 @@ impl BackendChoice {
             Self::Memory => "memory",
             Self::Mmap => "mmap",
             Self::Pread => "pread",
-            Self::Direct => "direct",
+            Self::ODirect => "odirect",
             Self::Uring => "uring",
         }
     }
@@ -89,9 +89,9 @@ pub(super) fn choose(
             let note = format!("pread: asked for; {threads} threads, buffered ({fs})");
             Ok((Plan::Pool(Caching::Buffered), note))
         }
-        BackendChoice::Direct => match &found.direct {
+        BackendChoice::ODirect => match &found.direct {
             Ok(()) => {
-                let note = format!("direct: asked for; {threads} threads, O_DIRECT ({fs})");
+                let note = format!("odirect: asked for; {threads} threads, O_DIRECT ({fs})");
                 Ok((Plan::Pool(Caching::Direct), note))
             }
             Err(why) => Err(format!("O_DIRECT does not work on {fs} ({why})")),
@@ -126,7 +126,7 @@ fn choose_auto(found: &Findings, threads: usize) -> (Plan, String) {
         }
         (Err(why), Ok(())) => {
             let note = format!(
-                "direct: io_uring does not work here ({why}), so {threads} threads read with \
+                "odirect: io_uring does not work here ({why}), so {threads} threads read with \
                  O_DIRECT ({fs})"
             );
             (Plan::Pool(Caching::Direct), note)

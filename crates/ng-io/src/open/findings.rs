@@ -13,8 +13,8 @@ use super::mounts;
 use crate::backend::{Registration, Ring};
 use crate::disk::BLOCK_BYTES;
 use crate::named_dir::NamedDir;
+use crate::os::anon_map::AnonMap;
 use crate::os::lockable;
-use crate::os::region::Region;
 use crate::queue::QueueSize;
 
 /// The file system of a directory.
@@ -49,7 +49,7 @@ impl Findings {
         let untried = "not tried".to_owned();
         let auto = choice == BackendChoice::Auto && !file_system.is_memory;
         let needs_ring = auto || choice == BackendChoice::Uring;
-        let direct = if needs_ring || choice == BackendChoice::Direct {
+        let direct = if needs_ring || choice == BackendChoice::ODirect {
             try_direct(place).map_err(|error| error.to_string())
         } else {
             Err(untried.clone())
@@ -120,7 +120,7 @@ pub(super) fn try_ring(size: QueueSize) -> Result<Ring, String> {
 /// Reads the first block of some file of the directory with O_DIRECT, or of a temporary one.
 pub(super) fn try_direct(place: &NamedDir) -> io::Result<()> {
     let file = sample_file(place.fd())?;
-    let mut block = Region::new(BLOCK_BYTES)?;
+    let mut block = AnonMap::new(BLOCK_BYTES)?;
     rustix::io::pread(&file, block.as_mut_slice(), 0)?;
     Ok(())
 }
@@ -137,7 +137,7 @@ fn sample_file(dir: &OwnedFd) -> io::Result<OwnedFd> {
     let mode = Mode::from_raw_mode(0o600);
     let unnamed = OFlags::TMPFILE | OFlags::RDWR | OFlags::DIRECT | OFlags::CLOEXEC;
     if let Ok(file) = rustix::fs::openat(dir, ".", unnamed, mode) {
-        rustix::io::pwrite(&file, Region::new(BLOCK_BYTES)?.as_slice(), 0)?;
+        rustix::io::pwrite(&file, AnonMap::new(BLOCK_BYTES)?.as_slice(), 0)?;
         return Ok(file);
     }
     let name = format!(".ng-probe-{}", std::process::id());

@@ -29,7 +29,7 @@ pub struct OpenOptions {
     /// longest reads in flight are not enough for devices that give gigabytes a second. 0, the
     /// default, is 32 KiB for each place of the queue.
     pub staging_bytes: usize,
-    /// Threads of the back ends `pread` and `direct`, shared by all callers; 0, the default, means
+    /// Threads of the back ends `pread` and `odirect`, shared by all callers; 0, the default, means
     /// as many as `queue_depth`, but at most 64.
     pub threads: usize,
 }

@@ -114,7 +114,7 @@ impl Plan {
             Self::Memory => "memory",
             Self::Mmap => "mmap",
             Self::Pool(Caching::Buffered) => "pread",
-            Self::Pool(Caching::Direct) => "direct",
+            Self::Pool(Caching::Direct) => "odirect",
             Self::Uring(_) => "uring",
         }
     }

@@ -21,7 +21,7 @@ fn auto_falls_back_step_by_step_and_says_why() {
     let blocked = disk_with(Ok(()), Err("Operation not permitted"));
     let (picked, note) = plan(BackendChoice::Auto, &blocked).expect("auto never fails");
     assert_eq!(picked, Plan::Pool(Caching::Direct));
-    assert!(note.starts_with("direct:") && note.contains("Operation not permitted"), "{note}");
+    assert!(note.starts_with("odirect:") && note.contains("Operation not permitted"), "{note}");
 
     let neither = disk_with(Err("Invalid argument"), Err("Operation not permitted"));
     let (picked, note) = plan(BackendChoice::Auto, &neither).expect("auto never fails");
@@ -45,7 +45,7 @@ fn a_back_end_that_was_named_works_as_named_or_says_why_not() {
     let blocked = disk_with(Err("Invalid argument"), Err("Operation not permitted"));
     let error = plan(BackendChoice::Uring, &blocked).expect_err("io_uring is blocked");
     assert!(error.contains("Operation not permitted"), "{error}");
-    let error = plan(BackendChoice::Direct, &blocked).expect_err("no O_DIRECT");
+    let error = plan(BackendChoice::ODirect, &blocked).expect_err("no O_DIRECT");
     assert!(error.contains("Invalid argument"), "{error}");
     for choice in [BackendChoice::Memory, BackendChoice::Mmap, BackendChoice::Pread] {
         let (_, note) = plan(choice, &blocked).expect("works everywhere");

@@ -6,7 +6,7 @@
 use std::io;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 
-use crate::os::region::Region;
+use crate::os::anon_map::AnonMap;
 
 const EMPTY: u8 = 0;
 const TAKEN: u8 = 1;
@@ -28,7 +28,7 @@ const FULL: u8 = 2;
 /// ```
 #[derive(Debug)]
 pub struct FillingRegion {
-    region: Region,
+    region: AnonMap,
     bytes: usize,
     part_bytes: usize,
     states: Box<[AtomicU8]>,
@@ -43,7 +43,7 @@ impl FillingRegion {
     pub fn new(bytes: usize, part_bytes: usize) -> io::Result<Self> {
         let part_bytes = part_bytes.max(1);
         let states = (0..bytes.div_ceil(part_bytes)).map(|_| AtomicU8::new(EMPTY)).collect();
-        let (region, full) = (Region::with_huge_pages(bytes)?, AtomicUsize::new(0));
+        let (region, full) = (AnonMap::with_huge_pages(bytes)?, AtomicUsize::new(0));
         Ok(Self { region, bytes, part_bytes, states, full })
     }
 

@@ -3,11 +3,11 @@
 //!
 //! What must not live here: data files, and anything that knows of a [`crate::Disk`].
 
+pub(crate) mod anon_map;
 pub(crate) mod cache_file;
 pub(crate) mod filling;
 pub(crate) mod load;
 pub(crate) mod lockable;
 pub(crate) mod machine;
 pub(crate) mod process;
-pub(crate) mod region;
 pub(crate) mod usage;

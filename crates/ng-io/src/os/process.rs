@@ -11,13 +11,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use rustix::mm::{Advice, madvise};
 use thiserror::Error;
 
-use crate::os::region::Region;
+use crate::os::anon_map::AnonMap;
 
 /// A page that a fork gets empty; its first word is the process id, once somebody has asked.
-static OWN_PAGE: OnceLock<Option<Region>> = OnceLock::new();
+static OWN_PAGE: OnceLock<Option<AnonMap>> = OnceLock::new();
 
-fn own_page() -> Option<Region> {
-    let page = Region::new(rustix::param::page_size()).ok()?;
+fn own_page() -> Option<AnonMap> {
+    let page = AnonMap::new(rustix::param::page_size()).ok()?;
     // SAFETY: the range is the mapping that was just made, and nothing is in it.
     unsafe { madvise(page.base().cast(), page.bytes(), Advice::LinuxWipeOnFork) }.ok()?;
     Some(page)

@@ -4,8 +4,8 @@
 //! What must not live here: back ends, caches, formats. The invariant: a completion handed out is
 //! whole, exactly as long as asked, or it is an error that names the file and the place.
 
+mod read_log;
 mod session;
-mod trace;
 
 use std::io;
 use std::path::Path;
@@ -16,8 +16,8 @@ use crate::error::ReadError;
 use crate::os::process::Home;
 use crate::retry::past_signals;
 use crate::stats::IoStats;
+use read_log::ReadLog;
 use session::Session;
-use trace::Trace;
 
 /// Takes a whole completion or the error of one read. The bytes are only lent.
 pub type WholeRead<'a> = dyn FnMut(ReadOp, Result<&[u8], ReadError>) + 'a;
@@ -51,7 +51,7 @@ struct Shared {
     prefix: String,
     names: RwLock<Vec<(FileId, Arc<str>)>>,
     stats: Arc<IoStats>,
-    trace: Trace,
+    log: ReadLog,
     home: Home,
 }
 
@@ -67,8 +67,8 @@ impl Reader {
     }
 
     fn with_prefix(disk: Arc<dyn Disk>, prefix: String) -> Self {
-        let (names, stats, trace) = (RwLock::default(), Arc::default(), Trace::default());
-        let shared = Shared { disk, prefix, names, stats, trace, home: Home::here() };
+        let (names, stats, log) = (RwLock::default(), Arc::default(), ReadLog::default());
+        let shared = Shared { disk, prefix, names, stats, log, home: Home::here() };
         Self { shared: Arc::new(shared) }
     }
 
@@ -89,17 +89,17 @@ impl Reader {
     ///
     /// # Errors
     /// The file cannot be created.
-    pub fn trace_to(&self, path: &Path) -> io::Result<()> {
-        self.shared.trace.begin(path)
+    pub fn log_to(&self, path: &Path) -> io::Result<()> {
+        self.shared.log.begin(path)
     }
 
-    /// Ends the trace and says how many requests it has. Calls of [`Reader::read`] that are still
+    /// Ends the log and says how many requests it has. Calls of [`Reader::read`] that are still
     /// going on may have up to 63 answers that were neither counted nor recorded yet.
     ///
     /// # Errors
     /// The file could not be written; the reads themselves were none the worse for it.
-    pub fn end_trace(&self) -> io::Result<u64> {
-        self.shared.trace.end()
+    pub fn end_log(&self) -> io::Result<u64> {
+        self.shared.log.end()
     }
 
     fn check_home(&self) -> Result<(), ReadError> {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ng_types::canary::planted;
 
-use super::trace::Traced;
+use super::read_log::LoggedRead;
 use super::{Reader, WholeRead};
 use crate::disk::{BLOCK_BYTES, FileId, NextRead, READ_BYTES_MAX, ReadOp};
 use crate::error::ReadError;
@@ -56,8 +56,8 @@ struct State {
     again: Vec<usize>,
     in_flight: u64,
     counts: IoCounts,
-    /// What goes into a trace together with `counts`.
-    traced: Vec<Traced>,
+    /// What goes into a log of reads together with `counts`.
+    logged: Vec<LoggedRead>,
     /// Where the last new read ends.
     last_end: Option<(FileId, u64)>,
 }
@@ -81,9 +81,9 @@ impl State {
     /// Hands over what was counted.
     fn count(&mut self, reader: &Reader) {
         reader.stats().add(&std::mem::take(&mut self.counts));
-        if !self.traced.is_empty() {
-            reader.shared.trace.append(&self.traced);
-            self.traced.clear();
+        if !self.logged.is_empty() {
+            reader.shared.log.append(&self.logged);
+            self.logged.clear();
         }
     }
 }
@@ -186,10 +186,10 @@ impl<'a> Session<'a> {
             state.counts.read_bytes += bytes as u64;
             state.counts.depth_sum += state.in_flight;
             let taken = state.pending.get_mut(place).and_then(Option::take);
-            if self.reader.shared.trace.is_on() {
+            if self.reader.shared.log.is_on() {
                 let follows = taken.as_ref().is_some_and(|pending| pending.follows);
                 let (file, offset, bytes) = (op.file, op.offset, bytes as u32);
-                state.traced.push(Traced { file, offset, bytes, follows });
+                state.logged.push(LoggedRead { file, offset, bytes, follows });
             }
             if state.counts.reads >= READS_BETWEEN_COUNTS {
                 state.count(self.reader);

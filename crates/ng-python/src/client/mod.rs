@@ -133,9 +133,10 @@ impl Client {
     ) -> Answer<'py> {
         let (idempotency_key, key_since_commit) = key;
         let changes = changes.iter().map(change).collect::<PyResult<_>>()?;
-        let message = v1::ApplyBatchRequest { graph, changes, idempotency_key, key_since_commit };
+        let message =
+            v1::ApplyTransactionRequest { graph, changes, idempotency_key, key_since_commit };
         self.ask(py, ticket, |calls| async move {
-            Ok(Reply::Applied(calls.apply_batch(message).await?))
+            Ok(Reply::Applied(calls.apply_transaction(message).await?))
         })
     }
 

@@ -14,7 +14,7 @@ pub enum Reply {
     Run(v1::RunResponse),
     Rows(v1::GetEmbedResponse),
     Neighbors(v1::GetNeighborsResponse),
-    Applied(v1::ApplyBatchResponse),
+    Applied(v1::ApplyTransactionResponse),
     Result(Box<v1::GetAnalysisResultResponse>),
     Job(String),
     Json(String),

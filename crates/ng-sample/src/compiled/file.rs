@@ -128,17 +128,17 @@ impl EpochFile {
         CompiledError::Mismatch { file, field, found, wanted }
     }
 
-    /// Whether it is epoch `train_epoch` of what `key` says.
+    /// Whether it is epoch `epoch` of what `key` says.
     ///
     /// # Errors
     /// [`CompiledError::Mismatch`] names the first thing that differs.
-    pub fn check_epoch(&self, key: &EpochKey, train_epoch: u64) -> Result<(), CompiledError> {
+    pub fn check_epoch(&self, key: &EpochKey, epoch: u64) -> Result<(), CompiledError> {
         self.check(key)?;
-        if self.id().train_epoch == train_epoch {
+        if self.id().epoch == epoch {
             return Ok(());
         }
-        let found = self.id().train_epoch.to_string();
-        Err(self.mismatch("epoch", found, train_epoch.to_string()))
+        let found = self.id().epoch.to_string();
+        Err(self.mismatch("epoch", found, epoch.to_string()))
     }
 
     /// Whether it was made from what `key` says.

@@ -44,7 +44,7 @@ pub struct EpochId {
     /// Everything that shaped it, but for its number.
     pub key: EpochKey,
     /// Its number.
-    pub train_epoch: u64,
+    pub epoch: u64,
     /// The numbers of the epochs that were compiled together, each in a file of its own.
     pub set: Range<u64>,
 }
@@ -52,7 +52,7 @@ pub struct EpochId {
 impl EpochId {
     /// Whether its file has the hot rows of the set.
     pub fn has_hot_rows(&self) -> bool {
-        self.train_epoch == self.set.start
+        self.epoch == self.set.start
     }
 }
 
@@ -72,7 +72,8 @@ struct TableText {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct HeadText {
-    train_epoch: u64,
+    #[serde(alias = "train_epoch")]
+    epoch: u64,
     first_epoch: u64,
     epochs: u64,
     key: EpochKey,
@@ -111,11 +112,11 @@ impl Head {
     /// The head of a file, from its text and its maps, of which there are
     /// [`HeadText::map_bytes`].
     pub fn decode(text: HeadText, maps: &[u8]) -> Result<Self, String> {
-        let HeadText { train_epoch, first_epoch, epochs, key, tables } = text;
+        let HeadText { epoch, first_epoch, epochs, key, tables } = text;
         let last = first_epoch.checked_add(epochs).ok_or("a set without an end")?;
         let set = first_epoch..last;
-        if !set.contains(&train_epoch) {
-            return Err(format!("epoch {train_epoch} is not one of its set"));
+        if !set.contains(&epoch) {
+            return Err(format!("epoch {epoch} is not one of its set"));
         }
         let mut words = maps.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
         let table = |table: TableText| {
@@ -134,7 +135,7 @@ impl Head {
         if hot.digest() != checksum::of(maps) {
             return Err("a row is hot that its tensor does not have".into());
         }
-        Ok(Self { id: EpochId { key, train_epoch, set }, hot })
+        Ok(Self { id: EpochId { key, epoch, set }, hot })
     }
 }
 
@@ -154,9 +155,9 @@ impl HeadText {
                 rows: table.hot.num_rows(),
             }
         });
-        let (tables, EpochId { key, train_epoch, set }) = (tables.collect(), id);
+        let (tables, EpochId { key, epoch, set }) = (tables.collect(), id);
         let (first_epoch, epochs) = (set.start, set.end - set.start);
-        Self { train_epoch, first_epoch, epochs, key, tables }
+        Self { epoch, first_epoch, epochs, key, tables }
     }
 
     /// Bytes of the maps of all tables.
@@ -290,7 +291,7 @@ mod tests {
         let hot = HotRows::from_bits(vec![7, 0, 9], 190);
         let hot = HotSet { tables: vec![PackedTable { tensor, width: 128, hot }] };
         let key = [("seed".to_owned(), "7".to_owned())].into();
-        Head { id: EpochId { key, train_epoch: 3, set: 2..5 }, hot }
+        Head { id: EpochId { key, epoch: 3, set: 2..5 }, hot }
     }
 
     fn text(id: EpochId) -> HeadText {
@@ -312,10 +313,10 @@ mod tests {
 
     #[test]
     fn an_epoch_that_is_not_of_its_set_is_refused() {
-        for (train_epoch, set) in [(1, 2..5), (5, 2..5), (0, 0..0)] {
-            let other = EpochId { train_epoch, set, ..head().id };
+        for (epoch, set) in [(1, 2..5), (5, 2..5), (0, 0..0)] {
+            let other = EpochId { epoch, set, ..head().id };
             let found = Head::decode(text(other), &head().hot.maps());
-            assert!(found.is_err_and(|what| what.contains("set")), "{train_epoch}");
+            assert!(found.is_err_and(|what| what.contains("set")), "{epoch}");
         }
     }
 

@@ -51,7 +51,7 @@ impl Epochs {
             }
             let (id, hot) = (file.id(), file.hot());
             let set = (id.set.end - id.set.start, id.set.start, hot.row_bytes(), hot.digest());
-            sets.entry(set).or_default().insert(id.train_epoch, name);
+            sets.entry(set).or_default().insert(id.epoch, name);
         }
         let Some((set, found)) = sets.pop_last() else {
             let directory = directory.display().to_string();

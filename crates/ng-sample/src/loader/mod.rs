@@ -269,7 +269,7 @@ impl Loader {
 /// Whether batches are sampled far ahead of reading, where none are compiled.
 fn looks_ahead(sampler: &Sampler, plan: &SeedPlan, settings: &Settings) -> bool {
     let is_asked = match settings.reading {
-        Reading::Direct => false,
+        Reading::OnDemand => false,
         Reading::Auto if !settings.ask_to_look_ahead() => {
             plan.steps() >= LOOKED_AHEAD_MIN && sampler.is_larger_than_memory()
         }

@@ -57,7 +57,7 @@ impl Settings {
         let what = if self.prefetch() == 0 || self.threads() == 0 || self.window == Some(0) {
             "the number of threads, of batches prepared ahead and of batches in the window must be \
              at least 1"
-        } else if self.reading == Reading::Direct {
+        } else if self.reading == Reading::OnDemand {
             "reading rows as they are asked for does not look ahead"
         } else if self.reading == Reading::Distribute && self.two_phase == Some(false) {
             "distributing rows writes to disk, which is forbidden"

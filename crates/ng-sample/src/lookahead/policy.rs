@@ -20,7 +20,7 @@ pub enum Reading {
     #[default]
     Auto,
     /// Batch by batch, through the store's own caches: nothing waits for a later batch.
-    Direct,
+    OnDemand,
     /// Each batch's missing rows in the order of the file; rows stay for the batches of the window
     /// that want them, the farthest goes first (Belady).
     Window,
@@ -41,7 +41,7 @@ impl Reading {
     /// Every way, for tables and messages.
     pub const ALL: [(Self, &'static str); 7] = [
         (Self::Auto, "auto"),
-        (Self::Direct, "direct"),
+        (Self::OnDemand, "on_demand"),
         (Self::Window, "window"),
         (Self::Scan, "scan"),
         (Self::Distribute, "distribute"),

@@ -34,7 +34,8 @@ fn heat_work(snapshot: &Snapshot, batches: &Batches) -> u64 {
 
 /// How hot nodes are: the memory is part of the budget until this is dropped.
 pub struct Heat {
-    /// By node type: the probability that a batch wants each node. Of a trace: how often it has it.
+    /// By node type: the probability that a batch wants each node. Of visits: how often it is
+    /// visited.
     pub by_type: Vec<Vec<f32>>,
     pub(super) _held: Reservation,
 }

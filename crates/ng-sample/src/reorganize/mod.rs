@@ -1,6 +1,6 @@
 //! Which order of rows is a good one, what it is worth, and putting a store into it.
 //!
-//! What lives here: orders by heat, by a trace, by locality (GLIST, Algorithm 2), the count of
+//! What lives here: orders by heat, by visits, by locality (GLIST, Algorithm 2), the count of
 //! blocks that batches touch. What must not: how a store is rewritten, which is `ng-store`'s. The
 //! invariant: memory is reserved from the budget of the store, some bytes a node, and refused with
 //! the amount where it is too small; an order depends on the store and the options alone.
@@ -36,7 +36,7 @@ pub enum By {
     Heat,
     /// Nodes as they were sampled, one after the other, of the type of the seeds: what is counted
     /// most comes first.
-    Trace(Vec<NodeId>),
+    Visits(Vec<NodeId>),
     /// Neighbours lie together, among nodes that are about as hot.
     Locality,
 }
@@ -202,12 +202,12 @@ fn make_orders(
     let catalog = snapshot.catalog();
     let ordered = |id: &u16| {
         let meta = &catalog.node_types[usize::from(*id)];
-        let traced = !matches!(wanted.by, By::Trace(_)) || *id == wanted.batches.node_type.0;
-        traced && meta.num_nodes > 0 && !meta.tensors.is_empty()
+        let counted = !matches!(wanted.by, By::Visits(_)) || *id == wanted.batches.node_type.0;
+        counted && meta.num_nodes > 0 && !meta.tensors.is_empty()
     };
     let types: Vec<u16> = (0..catalog.node_types.len() as u16).filter(ordered).collect();
     let heat = match &wanted.by {
-        By::Trace(ids) => count_trace(snapshot, wanted.batches.node_type, ids)?,
+        By::Visits(ids) => count_visits(snapshot, wanted.batches.node_type, ids)?,
         By::Heat | By::Locality => heat(snapshot, &wanted.batches, phases)?,
     };
     let mut orders = Vec::new();
@@ -238,8 +238,8 @@ fn heat_class(heat: f32) -> u32 {
     if heat > 0.0 { (-heat.log2() / 2.0).clamp(0.0, 100.0) as u32 } else { u32::MAX }
 }
 
-/// How often each node is in a trace, by node type.
-fn count_trace(
+/// How often each node is visited, by node type.
+fn count_visits(
     snapshot: &Snapshot,
     node_type: NodeTypeId,
     ids: &[NodeId],

@@ -4,7 +4,7 @@
 //! commit, or nothing has changed.
 
 use ng_rpc::{Code, Problem, problem_of, v1};
-use ng_store::{Begun, Catalog, EdgeData, TensorRef, UpdateError, WriteBatch};
+use ng_store::{Begun, Catalog, EdgeData, TensorRef, Transaction, UpdateError};
 use ng_types::{EdgeTypeId, NodeTypeId};
 use v1::change::Change as Kind;
 use v1::node_ref::Node;
@@ -12,12 +12,12 @@ use v1::node_ref::Node;
 use crate::graph::rows::How;
 use crate::graph::{Graph, names, note, rows};
 
-/// Changes in a batch.
+/// Changes in a transaction.
 const CHANGES_MAX: usize = 1 << 20;
 /// Bytes of a key.
 const KEY_BYTES_MAX: usize = 64;
 
-/// What a batch has become.
+/// What a transaction has become.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Applied {
     /// The commit. Of one that is repeated, the content is not known any more.
@@ -45,8 +45,9 @@ enum Step<'a> {
 }
 
 impl Graph {
-    /// Commits changes in order. With a key that is not empty, a batch that had it is not applied
-    /// again, and neither is one that may have had it, if it was first sent after commit `since`.
+    /// Commits changes in order. With a key that is not empty, a transaction that had it is not
+    /// applied again, and neither is one that may have had it, if it was first sent after commit
+    /// `since`.
     ///
     /// # Errors
     /// The graph is read only, a change cannot be made, or the store cannot be written.
@@ -61,10 +62,10 @@ impl Graph {
         let steps = steps(snapshot.catalog(), changes)?;
         drop(snapshot);
         let failed = |error: UpdateError| self.refused(&error);
-        let mut batch = match key {
+        let mut tx = match key {
             [] => self.store.write().map_err(failed)?,
             _ => match self.store.write_keyed(key, since).map_err(failed)? {
-                Begun::New(batch) => *batch,
+                Begun::New(tx) => *tx,
                 Begun::Known(known) => {
                     let results = note::decode(&known.note, changes)?;
                     let snapshot = v1::Snapshot { commit: known.lsn, fingerprint: 0 };
@@ -73,12 +74,12 @@ impl Graph {
                 Begun::Forgotten(to) => return Err(key_too_old(to)),
             },
         };
-        let results = run(&mut batch, &steps)?;
+        let results = run(&mut tx, &steps)?;
         if !key.is_empty() {
             let note = note::encode(changes, &results);
-            batch.keep(key, &note).map_err(|e| problem_of(&e).at("idempotency_key"))?;
+            tx.keep(key, &note).map_err(|e| problem_of(&e).at("idempotency_key"))?;
         }
-        let commit = batch.commit().map_err(failed)?;
+        let commit = tx.commit().map_err(failed)?;
         self.note_commit(commit.lsn);
         let (commit, fingerprint) = (commit.lsn, commit.fingerprint);
         let snapshot = v1::Snapshot { commit, fingerprint };
@@ -113,10 +114,10 @@ impl Graph {
     }
 }
 
-/// Why a batch is neither applied nor repeated.
+/// Why a transaction is neither applied nor repeated.
 pub(super) fn key_too_old(to: u64) -> Problem {
     let message = format!(
-        "the graph remembers no keys of commits up to {to}, and the batch may be one of them"
+        "the graph remembers no keys of commits up to {to}, and the transaction may be one of them"
     );
     Problem::new(Code::FailedPrecondition, "KEY_TOO_OLD", message).at("key_since_commit").remedy(
         "read whether its changes are there; if they are not, send it with a new key and the \
@@ -128,7 +129,7 @@ fn check_sizes(changes: &[v1::Change], key: &[u8]) -> Result<(), Problem> {
     if changes.is_empty() || changes.len() > CHANGES_MAX {
         let message = format!("{} changes", changes.len());
         return Err(Problem::argument("changes", message)
-            .remedy(format!("give 1 to {CHANGES_MAX} in one batch")));
+            .remedy(format!("give 1 to {CHANGES_MAX} in one transaction")));
     }
     check_key(key)
 }
@@ -143,7 +144,7 @@ pub(super) fn check_key(key: &[u8]) -> Result<(), Problem> {
         .remedy(format!("use 1 to {KEY_BYTES_MAX} bytes, such as a random UUID")))
 }
 
-/// Finds the names of all changes, before the turn of the batch comes.
+/// Finds the names of all changes, before the turn of the transaction comes.
 fn steps<'a>(catalog: &Catalog, changes: &'a [v1::Change]) -> Result<Vec<Step<'a>>, Problem> {
     let mut added = 0;
     let mut all = Vec::with_capacity(changes.len());
@@ -171,7 +172,7 @@ fn step<'a>(catalog: &Catalog, kind: &'a Kind, added: u32) -> Result<Step<'a>, P
         match node.ok_or_else(|| Problem::argument(field, "a node is missing"))? {
             Node::Added(number) if number >= added => {
                 let message =
-                    format!("node {number} of this batch is not added before, {added} are");
+                    format!("node {number} of this transaction is not added before, {added} are");
                 Err(Problem::argument(field, message))
             }
             node => Ok(node),
@@ -233,19 +234,19 @@ fn rows_for<'a>(
     Ok(Rows { tensor, how, data: &given.data })
 }
 
-/// Makes the changes in an open batch.
-fn run(batch: &mut WriteBatch, steps: &[Step<'_>]) -> Result<Vec<v1::ChangeResult>, Problem> {
+/// Makes the changes in an open transaction.
+fn run(tx: &mut Transaction, steps: &[Step<'_>]) -> Result<Vec<v1::ChangeResult>, Problem> {
     let mut added = Vec::new();
     let mut results = Vec::with_capacity(steps.len());
     for (at, step) in steps.iter().enumerate() {
-        let result = one(batch, step, &mut added);
+        let result = one(tx, step, &mut added);
         results.push(result.map_err(|error| within(problem_of(&error), at))?);
     }
     Ok(results)
 }
 
 fn one(
-    batch: &mut WriteBatch,
+    tx: &mut Transaction,
     step: &Step<'_>,
     added: &mut Vec<u64>,
 ) -> Result<v1::ChangeResult, UpdateError> {
@@ -257,37 +258,37 @@ fn one(
     };
     match step {
         Step::AddNode(node_type, all) => {
-            let id = batch.add_node(*node_type)?;
+            let id = tx.add_node(*node_type)?;
             for rows in all {
-                set(batch, rows, &[id])?;
+                set(tx, rows, &[id])?;
             }
             added.push(id);
             result.node = Some(id);
         }
-        Step::DeleteNode(node_type, id) => batch.delete_node(*node_type, *id)?,
+        Step::DeleteNode(node_type, id) => tx.delete_node(*node_type, *id)?,
         Step::AddEdge(edge_type, source, destination, data) => {
             let (source, destination) = (id_of(added, source), id_of(added, destination));
-            result.edge = batch.add_edge(*edge_type, source, destination, *data)?;
+            result.edge = tx.add_edge(*edge_type, source, destination, *data)?;
         }
         Step::DeleteEdge(edge_type, edge) => {
             let v1::DeleteEdge { source, destination, edge_id, .. } = edge;
-            let deleted = batch.delete_edge(*edge_type, *source, *destination, *edge_id)?;
+            let deleted = tx.delete_edge(*edge_type, *source, *destination, *edge_id)?;
             result.deleted = Some(deleted);
         }
         Step::SetRows(rows, nodes) => {
             let ids: Vec<u64> = nodes.iter().map(|node| id_of(added, node)).collect();
-            set(batch, rows, &ids)?;
+            set(tx, rows, &ids)?;
         }
     }
     Ok(result)
 }
 
-fn set(batch: &mut WriteBatch, rows: &Rows<'_>, ids: &[u64]) -> Result<(), UpdateError> {
+fn set(tx: &mut Transaction, rows: &Rows<'_>, ids: &[u64]) -> Result<(), UpdateError> {
     match rows.how {
-        How::AsStored => batch.set_rows(rows.tensor, ids, rows.data),
+        How::AsStored => tx.set_rows(rows.tensor, ids, rows.data),
         How::Encoded => {
-            let encoded = batch.encode_rows(rows.tensor, rows.data)?;
-            batch.set_rows(rows.tensor, ids, &encoded)
+            let encoded = tx.encode_rows(rows.tensor, rows.data)?;
+            tx.set_rows(rows.tensor, ids, &encoded)
         }
     }
 }

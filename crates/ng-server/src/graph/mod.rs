@@ -27,7 +27,7 @@ use crate::work::{OPENS, READS, STREAMS};
 pub use change::Applied;
 pub use pins::Pins;
 
-/// How long a batch waits for memory of others, in a lane that nobody else has meanwhile.
+/// How long a transaction waits for memory of others, in a lane that nobody else has meanwhile.
 const MEMORY_WAIT: Duration = Duration::from_millis(200);
 /// Reads in flight of one thread.
 const QUEUE_DEPTH: usize = 64;

@@ -1,8 +1,8 @@
-//! What a batch with a key did, in the few bytes that the store keeps with the key.
+//! What a transaction with a key did, in the few bytes that the store keeps with the key.
 //!
-//! Whoever sends the batch again sends its changes again, so only numbers are noted: a byte for the
-//! form, the checksum of the changes, then runs of numbers that are equal or count up, for nodes,
-//! edges and deletions each.
+//! Whoever sends the transaction again sends its changes again, so only numbers are noted: a byte
+//! for the form, the checksum of the changes, then runs of numbers that are equal or count up, for
+//! nodes, edges and deletions each.
 
 use std::collections::BTreeMap;
 
@@ -46,7 +46,7 @@ const PARTS: [Part; 3] = [
 /// Where the result of a change stands that belongs to a part.
 type Part = for<'a> fn(&Kind, &'a mut v1::ChangeResult) -> Option<&'a mut Option<u64>>;
 
-/// The note of a batch.
+/// The note of a transaction.
 pub fn encode(changes: &[v1::Change], results: &[v1::ChangeResult]) -> Vec<u8> {
     let mut out = vec![FORM];
     out.extend(checksum_of(changes).to_le_bytes());
@@ -73,7 +73,7 @@ pub fn encode(changes: &[v1::Change], results: &[v1::ChangeResult]) -> Vec<u8> {
     out
 }
 
-/// The results of a batch whose note this is.
+/// The results of a transaction whose note this is.
 ///
 /// # Errors
 /// The note is that of other changes.
@@ -81,13 +81,13 @@ pub fn decode(mut note: &[u8], changes: &[v1::Change]) -> Result<Vec<v1::ChangeR
     let form = take(&mut note, 1).and_then(|form| form.first().copied());
     let sum = take(&mut note, 4).and_then(|sum| sum.try_into().ok()).map(u32::from_le_bytes);
     if form != Some(FORM) || sum != Some(checksum_of(changes)) {
-        let message = "a batch with this key was applied, and it had other changes";
+        let message = "a transaction with this key was applied, and it had other changes";
         return Err(Problem::argument("idempotency_key", message)
-            .remedy("use a new key for each batch, and the same one to send it again"));
+            .remedy("use a new key for each transaction, and the same one to send it again"));
     }
     let mut results = vec![v1::ChangeResult::default(); changes.len()];
     let broken = || {
-        let message = "what is kept of the batch with this key cannot be read";
+        let message = "what is kept of the transaction with this key cannot be read";
         Problem::new(ng_rpc::Code::DataLoss, "STORE_DAMAGED", message).at("idempotency_key")
     };
     for part in PARTS {

@@ -130,7 +130,7 @@ const TABLE: &[(&str, &[Row])] = &[
         "neargraph.v1.GraphStoreService",
         &[
             streams("UpdateGraph", Right::Write, true),
-            writes("ApplyBatch"),
+            writes("ApplyTransaction"),
             writes("AddVertex"),
             writes("DeleteVertex"),
             writes("AddEdge"),

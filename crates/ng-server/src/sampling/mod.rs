@@ -107,7 +107,7 @@ impl Sampling {
         let plan = plan(request, inputs.1)?;
         guard.take_targets(caller, seeds_left(&plan, request.first_batch))?;
         let settings = Settings {
-            reading: Reading::Direct,
+            reading: Reading::OnDemand,
             prefetch: Some(AHEAD),
             threads: Some(1),
             ..Settings::default()

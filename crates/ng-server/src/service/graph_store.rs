@@ -52,18 +52,18 @@ impl GraphStoreService for Service {
         Ok(Response::new(super::bulk::update(&self.0, request).await?))
     }
 
-    async fn apply_batch(
+    async fn apply_transaction(
         &self,
-        request: Request<v1::ApplyBatchRequest>,
-    ) -> Result<Response<v1::ApplyBatchResponse>, Status> {
+        request: Request<v1::ApplyTransactionRequest>,
+    ) -> Result<Response<v1::ApplyTransactionResponse>, Status> {
         let deadline = deadline_of(&request);
-        let v1::ApplyBatchRequest { graph, changes, idempotency_key, key_since_commit } =
+        let v1::ApplyTransactionRequest { graph, changes, idempotency_key, key_since_commit } =
             request.into_inner();
         let applied =
             self.apply(&graph, changes, (idempotency_key, key_since_commit), deadline).await?;
         let Applied { snapshot, results, repeated } = applied;
         let snapshot = Some(snapshot);
-        Ok(Response::new(v1::ApplyBatchResponse { snapshot, results, repeated }))
+        Ok(Response::new(v1::ApplyTransactionResponse { snapshot, results, repeated }))
     }
 
     async fn add_vertex(

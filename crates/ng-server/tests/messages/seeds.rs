@@ -89,16 +89,16 @@ fn changing() -> Vec<Seed> {
         }};
     }
     let idempotency_key = b"a key".to_vec();
-    let batch = v1::ApplyBatchRequest {
+    let batch = v1::ApplyTransactionRequest {
         graph: graph(),
         changes: all,
         idempotency_key,
-        ..v1::ApplyBatchRequest::default()
+        ..v1::ApplyTransactionRequest::default()
     };
     // Nodes are deleted only where the reverse of edges is kept.
     let vertex_gone = v1::DeleteVertex { id: 9, ..v1::DeleteVertex::default() };
     vec![
-        seed("/neargraph.v1.GraphStoreService/ApplyBatch", 24, &batch),
+        seed("/neargraph.v1.GraphStoreService/ApplyTransaction", 24, &batch),
         of!("AddVertex", AddVertexRequest, seed, vertex: vertex.clone()),
         of!("AddEdge", AddEdgeRequest, seed, edge: edge),
         of!("DeleteEdge", DeleteEdgeRequest, seed, edge: gone),

@@ -33,8 +33,8 @@ const TABLES_HELD_BYTES: u64 = 3 << 20;
 /// What a backup holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct BackupReport {
-    /// The epoch of the checkpoint.
-    pub epoch: u64,
+    /// The number of the checkpoint.
+    pub checkpoint_id: u64,
     /// The last commit that it contains.
     pub lsn: u64,
     /// The fingerprint of the store at that commit, 16 hexadecimal digits.
@@ -56,8 +56,8 @@ pub struct BackupReport {
 
 /// Copies the newest checkpoint of `store` into the new directory `target`. If this handle writes
 /// to the store, it makes a checkpoint first, so that all commits that were acknowledged before the
-/// call are in it; batches go on meanwhile, and afterwards. With `base`, a backup of an earlier
-/// state in the same directory as `target`, only pages are copied that were written since.
+/// call are in it; transactions go on meanwhile, and afterwards. With `base`, a backup of an
+/// earlier state in the same directory as `target`, only pages are copied that were written since.
 ///
 /// Each page is compared with its checksum as it is copied. The directory appears as a whole and
 /// durable, or not at all. What a process that was killed has left of it is removed by the next one
@@ -115,11 +115,11 @@ fn open_base(path: &Path, target: &Path) -> Result<Member, BackupError> {
 /// That the store can be a later state of the one in `base`; page tables tell for sure.
 fn check_continued(base: &Member, version: &Base) -> Result<(), BackupError> {
     let older = &base.manifest.snapshot;
-    let at = |epoch, lsn| format!("epoch {epoch}, commit {lsn}");
-    let (then, now) = (at(older.epoch, older.lsn), at(version.epoch, version.lsn));
-    let is_later = older.epoch <= version.epoch && older.lsn <= version.lsn;
+    let at = |checkpoint_id, lsn| format!("checkpoint {checkpoint_id}, commit {lsn}");
+    let (then, now) = (at(older.checkpoint_id, older.lsn), at(version.checkpoint_id, version.lsn));
+    let is_later = older.checkpoint_id <= version.checkpoint_id && older.lsn <= version.lsn;
     let has_changed = older.fingerprint != format!("{:016x}", version.fingerprint);
-    if !is_later || (older.epoch == version.epoch && has_changed) {
+    if !is_later || (older.checkpoint_id == version.checkpoint_id && has_changed) {
         return Err(not_a_base(base, format!("it is of {then}, the store of {now}")));
     }
     base.is_continued_by(&version.catalog).map_err(|what| not_a_base(base, what))
@@ -133,7 +133,7 @@ fn not_a_base(base: &Member, what: String) -> BackupError {
 fn root_of(inner: &Inner, version: &Base) -> Result<Vec<u8>, BackupError> {
     for name in SLOTS {
         if let Slot::Valid(slot) = read_slot(&inner.pages.reader, name)
-            && slot.header.epoch == version.epoch
+            && slot.header.checkpoint_id == version.checkpoint_id
             && slot.catalog == *version.catalog
         {
             let mut bytes = slot.bytes;
@@ -142,7 +142,7 @@ fn root_of(inner: &Inner, version: &Base) -> Result<Vec<u8>, BackupError> {
         }
     }
     // A later checkpoint has replaced it on disk.
-    let bytes = root::encode(&version.catalog, version.epoch, version.lsn);
+    let bytes = root::encode(&version.catalog, version.checkpoint_id, version.lsn);
     let bytes = bytes.map_err(|error| BackupError::Unsupported { what: error.to_string() })?;
     if fingerprint_of(version.lsn, &version.catalog, &bytes) != version.fingerprint {
         let what = "the store has changed since it was opened; open it again".into();
@@ -261,9 +261,10 @@ impl<'a, 'p> Copying<'a, 'p> {
         let Some(base) = self.base else { return Ok(all.collect()) };
         let empty = Group::default();
         let known = group.is_also_in(older.unwrap_or(&empty));
-        let since = base.manifest.snapshot.epoch + u64::from(planted("backup_skips_an_epoch"));
+        let since =
+            base.manifest.snapshot.checkpoint_id + u64::from(planted("backup_skips_a_checkpoint"));
         let is_new = |index: &usize| {
-            group.pages.get(*index).is_some_and(|page| u64::from(page.epoch) > since)
+            group.pages.get(*index).is_some_and(|page| u64::from(page.checkpoint_id) > since)
         };
         let copied: Vec<usize> = all.clone().filter(is_new).collect();
         let lost = all.filter(|index| !is_new(index)).find(|index| !known[*index]);
@@ -342,7 +343,7 @@ impl<'a, 'p> Copying<'a, 'p> {
         sync_dir(self.disk.as_ref())?;
         let Manifest { snapshot, base, .. } = manifest;
         self.report.bytes = bytes;
-        (self.report.epoch, self.report.lsn) = (snapshot.epoch, snapshot.lsn);
+        (self.report.checkpoint_id, self.report.lsn) = (snapshot.checkpoint_id, snapshot.lsn);
         self.report.fingerprint = snapshot.fingerprint;
         self.report.base = base.map(|base| base.name);
         Ok(self.report)

@@ -23,7 +23,8 @@ const UNCOVERED: usize = BEFORE_SUM.len() + 8 + AFTER_SUM.len();
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Identity {
-    pub epoch: u64,
+    #[serde(alias = "epoch")]
+    pub checkpoint_id: u64,
     pub lsn: u64,
     /// 16 hexadecimal digits.
     pub fingerprint: String,
@@ -35,8 +36,10 @@ impl Identity {
     /// How `other` differs.
     pub fn compare(&self, other: &Self) -> String {
         let describe = |of: &Self| {
-            let Self { epoch, lsn, fingerprint, root_crc32c } = of;
-            format!("epoch {epoch}, commit {lsn}, fingerprint {fingerprint}, root {root_crc32c:#x}")
+            let Self { checkpoint_id, lsn, fingerprint, root_crc32c } = of;
+            format!(
+                "checkpoint {checkpoint_id}, commit {lsn}, fingerprint {fingerprint}, root {root_crc32c:#x}"
+            )
         };
         format!("it is of {}, not of {}", describe(other), describe(self))
     }
@@ -112,8 +115,12 @@ mod tests {
 
     #[test]
     fn any_flipped_byte_of_a_manifest_is_seen_and_a_newer_version_is_told() {
-        let snapshot =
-            Identity { epoch: 7, lsn: 40, fingerprint: "00000000000000ff".into(), root_crc32c: 9 };
+        let snapshot = Identity {
+            checkpoint_id: 7,
+            lsn: 40,
+            fingerprint: "00000000000000ff".into(),
+            root_crc32c: 9,
+        };
         let base = Some(BaseOf { name: "mon\u{e9}".into(), snapshot: snapshot.clone() });
         let (root_bytes, tables_bytes, pages_bytes) = (8192, 4096, 0);
         let mut manifest =

@@ -84,7 +84,7 @@ impl Member {
     /// Whether it holds a page that its page table has, rather than a backup before it.
     pub fn holds(&self, page: &PageAt) -> bool {
         let base = self.manifest.base.as_ref();
-        base.is_none_or(|base| u64::from(page.epoch) > base.snapshot.epoch)
+        base.is_none_or(|base| u64::from(page.checkpoint_id) > base.snapshot.checkpoint_id)
     }
 
     /// Bytes of its files.
@@ -172,7 +172,7 @@ fn read_manifest(path: &Path, reader: &Reader) -> Result<Manifest, BackupError> 
 /// Which version of a store a root stands for.
 pub(super) fn identity(header: &RootHeader, catalog: &Catalog, root: &[u8]) -> Identity {
     Identity {
-        epoch: header.epoch,
+        checkpoint_id: header.checkpoint_id,
         lsn: header.lsn,
         fingerprint: format!("{:016x}", fingerprint_of(header.lsn, catalog, root)),
         root_crc32c: checksum::of(root),

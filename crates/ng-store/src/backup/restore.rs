@@ -25,8 +25,8 @@ const WINDOW_BYTES: usize = 1 << 20;
 /// What was restored, or what a backup holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RestoreReport {
-    /// The epoch of the store.
-    pub epoch: u64,
+    /// The number of the store's checkpoint.
+    pub checkpoint_id: u64,
     /// The last commit that it contains.
     pub lsn: u64,
     /// Its fingerprint, 16 hexadecimal digits.
@@ -139,7 +139,7 @@ impl<'a, 'p> Restoring<'a, 'p> {
         };
         if let Some(newest) = chain.last() {
             let snapshot = newest.manifest.snapshot.clone();
-            (report.epoch, report.lsn) = (snapshot.epoch, snapshot.lsn);
+            (report.checkpoint_id, report.lsn) = (snapshot.checkpoint_id, snapshot.lsn);
             report.fingerprint = snapshot.fingerprint;
         }
         Self { chain, disk, progress, done: 0, total: blocks, found: 0, report }

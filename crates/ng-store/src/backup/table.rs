@@ -32,7 +32,7 @@ pub(super) struct PageAt {
     pub logical: u64,
     pub physical: u64,
     /// In which it was written there.
-    pub epoch: u32,
+    pub checkpoint_id: u32,
 }
 
 /// Some leaves of a table with all below them.
@@ -68,14 +68,14 @@ impl Group {
     }
 
     /// For each page of this group whether `other`, of another version of the segment, has it in
-    /// the same place, written in the same epoch, with the same checksums.
+    /// the same place, written in the same checkpoint, with the same checksums.
     pub fn is_also_in(&self, other: &Self) -> Vec<bool> {
         let mut at = 0;
         let is_same = |(index, page): (usize, &PageAt)| {
             at += other.pages[at..].partition_point(|older| older.logical < page.logical);
             other.pages.get(at).is_some_and(|found| {
-                let place = (found.logical, found.physical, found.epoch);
-                place == (page.logical, page.physical, page.epoch)
+                let place = (found.logical, found.physical, found.checkpoint_id);
+                place == (page.logical, page.physical, page.checkpoint_id)
                     && other.crcs(at) == self.crcs(index)
             })
         };
@@ -163,9 +163,9 @@ impl<'a> Walk<'a> {
         for index in 0..=children.len() {
             while let Some((first, _, run)) = runs.next_if(|(_, before, _)| *before == index) {
                 let (physical, crcs) = run.pages(width);
-                let epoch = run.epoch();
+                let checkpoint_id = run.checkpoint_id();
                 for ((logical, physical), crcs) in (first..).zip(physical..).zip(crcs) {
-                    group.push(PageAt { logical, physical, epoch }, crcs);
+                    group.push(PageAt { logical, physical, checkpoint_id }, crcs);
                 }
             }
             let Some((first, _)) = children.get(index) else { break };
@@ -173,8 +173,8 @@ impl<'a> Walk<'a> {
             let entries = Entries::decode(bytes, &placed.leaf_spec_of(*first), *first)
                 .map_err(|damage| self.source.damaged(placed, *first, &damage))?;
             for place in 0..pages_per_child(placed.meta.page_bytes) {
-                if let Some((physical, epoch, crcs)) = entries.entry(place) {
-                    group.push(PageAt { logical: first + place, physical, epoch }, crcs);
+                if let Some((physical, checkpoint_id, crcs)) = entries.entry(place) {
+                    group.push(PageAt { logical: first + place, physical, checkpoint_id }, crcs);
                 }
             }
         }

@@ -26,7 +26,7 @@ use crate::rows::order_file::{OrderPart, OrderWriter};
 use crate::tensor::sparse_writer::SparseWriter;
 use crate::tensor::writer::{TensorWriter, write_scales};
 use crate::topology::{EntryLayout, TopologySpec, TopologyTotals, TopologyWriter};
-use crate::version::root::FIRST_EPOCH;
+use crate::version::root::FIRST_CHECKPOINT;
 
 /// Builds one store: declare types, stream topology, tensors and dictionaries, commit.
 pub struct StoreBuilder {
@@ -44,7 +44,7 @@ pub struct StoreBuilder {
 /// What the root says of the history of the content: nothing for a new store.
 #[derive(Clone, Debug)]
 pub(crate) struct RootOf {
-    pub epoch: u64,
+    pub checkpoint_id: u64,
     pub lsn: u64,
     pub chain: u64,
     /// Of the batches before.
@@ -91,7 +91,12 @@ impl StoreBuilder {
             segments: Vec::new(),
             tensors: Vec::new(),
             dictionaries_open: 0,
-            root: RootOf { epoch: u64::from(FIRST_EPOCH), lsn: 0, chain: 0, keys: None },
+            root: RootOf {
+                checkpoint_id: u64::from(FIRST_CHECKPOINT),
+                lsn: 0,
+                chain: 0,
+                keys: None,
+            },
         })
     }
 
@@ -199,8 +204,8 @@ impl StoreBuilder {
         Ok(())
     }
 
-    /// Notes a key with the new store, as [`crate::WriteBatch::keep`] does with a batch: the store
-    /// remembers that it was made under this key.
+    /// Notes a key with the new store, as [`crate::Transaction::keep`] does with a transaction: the
+    /// store remembers that it was made under this key.
     ///
     /// # Errors
     /// [`BuildError::Invalid`] for a key or a note that is too long, or a key that is empty.

@@ -16,7 +16,7 @@ use crate::topology::TopologyPart;
 use crate::version::root;
 use crate::write::log::{LOG_STEP_BYTES, LOGS};
 
-/// The file whose bytes are locked by writers and readers of epochs.
+/// The file whose bytes are locked by writers and readers of checkpoints.
 pub(crate) const PINS: &str = "pins";
 
 impl StoreBuilder {
@@ -93,10 +93,10 @@ impl StoreBuilder {
     /// [`BuildError::Invalid`] if a part was not added, [`BuildError::Write`].
     pub fn commit(self) -> Result<BuildSummary, BuildError> {
         let disk = Arc::clone(&self.disk);
-        let RootOf { epoch, lsn, .. } = self.root.clone();
+        let RootOf { checkpoint_id, lsn, .. } = self.root.clone();
         let catalog = self.into_catalog()?;
         catalog.check().map_err(|damage| BuildError::invalid(damage.to_string()))?;
-        let slot = root::encode(&catalog, epoch, lsn)?;
+        let slot = root::encode(&catalog, checkpoint_id, lsn)?;
         for name in root::SLOTS {
             let mut file = Appender::create(Arc::clone(&disk), name)?;
             file.write(&slot)?;

@@ -13,7 +13,7 @@ use crate::cache::division::Worth;
 use crate::cache::key_map::hash;
 use crate::cache::shadow::Shadow;
 use crate::cache::sieve::{SLOT_OVERHEAD_BYTES, Sieve};
-use crate::io::Region;
+use crate::io::AnonMap;
 
 const CHUNK_BYTES_MAX: u64 = 1 << 20;
 const CHUNK_BYTES_MIN: u64 = 64 << 10;
@@ -107,7 +107,7 @@ struct Shard {
 
 #[derive(Debug)]
 struct Chunk {
-    memory: Region,
+    memory: AnonMap,
     reservation: Reservation,
 }
 
@@ -300,7 +300,7 @@ impl SlotCache {
         let Some(reservation) = share.take(bytes) else {
             return;
         };
-        let Ok(memory) = Region::new(memory_bytes) else {
+        let Ok(memory) = AnonMap::new(memory_bytes) else {
             return share.give(reservation);
         };
         let vacant = shard.chunks.iter().position(Option::is_none);

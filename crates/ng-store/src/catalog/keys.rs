@@ -1,7 +1,7 @@
-//! Keys of the last batches that had one: who sends a batch again is told what it did.
+//! Keys of the last transactions that had one: who sends a transaction again is told what it did.
 //!
 //! What must not live here: who chooses keys, what notes mean. The invariant: what is held is
-//! bounded, and depends on the batches alone, so that a replay holds the same.
+//! bounded, and depends on the transactions alone, so that a replay holds the same.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ const PART_BYTES_MAX: usize = PART_KEYS * (KEY_BYTES_MAX + KEY_NOTE_BYTES_MAX);
 
 const _: () = assert!(KEYS_MAX.is_multiple_of(PART_KEYS) && PART_BYTES_MAX < KEYED_BYTES_MAX);
 
-/// A batch that had a key.
+/// A transaction that had a key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct KeyedCommit {
@@ -56,8 +56,8 @@ pub(crate) struct Keys {
     bytes: usize,
 }
 
-/// Keys that are forgotten together. Each batch looks for its own among all of them, so the hashes
-/// lie side by side.
+/// Keys that are forgotten together. Each transaction looks for its own among all of them, so the
+/// hashes lie side by side.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Part {
     commits: Vec<KeyedCommit>,
@@ -94,7 +94,7 @@ impl Keys {
         }
     }
 
-    /// What a batch with this key did.
+    /// What a transaction with this key did.
     pub fn find(&self, key: &[u8]) -> Option<&KeyedCommit> {
         let hash = checksum::of(key);
         self.parts.iter().rev().find_map(|part| part.find(key, hash))
@@ -141,7 +141,8 @@ impl<'de> Deserialize<'de> for Keys {
         if keys.iter().count() == given {
             return Ok(keys);
         }
-        let what = format!("{given} keys of batches, or their bytes, are more than a store keeps");
+        let what =
+            format!("{given} keys of transactions, or their bytes, are more than a store keeps");
         Err(serde::de::Error::custom(what))
     }
 }

@@ -54,7 +54,7 @@ pub struct Catalog {
     /// Where the log goes on after this root; `None` in stores of version 0, which have no log.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub(crate) log: Option<LogMeta>,
-    /// Keys of the last batches that had one; `None` as long as none had.
+    /// Keys of the last transactions that had one; `None` as long as none had.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub(crate) keys: Option<Keys>,
     /// The files.
@@ -182,7 +182,7 @@ impl Catalog {
             || self.segments.iter().any(|segment| segment.physical_pages.is_some())
     }
 
-    /// The last batches that had a key, oldest first.
+    /// The last transactions that had a key, oldest first.
     pub fn keyed_commits(&self) -> impl Iterator<Item = &KeyedCommit> {
         self.keys.iter().flat_map(Keys::iter)
     }

@@ -20,7 +20,7 @@ impl KeptCosts {
     /// The file of a device under a way of reading. What goes through the page cache says nothing
     /// of the disk tomorrow, and is not kept.
     pub fn of(device: &str, backend: &str, queue_depth: usize) -> Option<Self> {
-        if !matches!(backend, "uring" | "direct") {
+        if !matches!(backend, "uring" | "odirect") {
             return None;
         }
         CacheFile::of_user(&format!("disk-{device}-{backend}-{queue_depth}.txt")).map(Self)

@@ -10,14 +10,14 @@ use ng_types::{MemoryUser, Reservation};
 
 use super::error::DirectError;
 use super::format::WIDTH_MAX;
-use crate::io::Region;
+use crate::io::AnonMap;
 use crate::store::Snapshot;
 
 /// Memory for a part of addresses that lie in a file.
 const WINDOW_BYTES: usize = 1 << 20;
 
 enum Place {
-    Memory(Region),
+    Memory(AnonMap),
     File { file: ScratchFile, window: Vec<u8> },
 }
 
@@ -41,7 +41,7 @@ impl Addresses {
             && let Ok(held) = snapshot.reserve(bytes)
         {
             let no_memory = |source| crate::error::ReadError::NoMemory { bytes, source };
-            let region = Region::new(bytes as usize).map_err(no_memory)?;
+            let region = AnonMap::new(bytes as usize).map_err(no_memory)?;
             return Ok(Self { width, place: Place::Memory(region), _held: held });
         }
         let held = snapshot.reserve(WINDOW_BYTES as u64)?;

@@ -51,7 +51,8 @@ impl DirectTensor {
 pub(crate) struct Head {
     /// Of the snapshot.
     pub fingerprint: String,
-    pub epoch: u64,
+    #[serde(alias = "epoch")]
+    pub checkpoint_id: u64,
     pub lsn: u64,
     pub node_type: String,
     pub relation: String,

@@ -136,7 +136,7 @@ impl DirectPlan {
         let (shape, pass, addresses) = found.ok_or_else(too_many_pages)?;
         let head = Head {
             fingerprint: format!("{:016x}", snapshot.fingerprint()),
-            epoch: snapshot.epoch().0,
+            checkpoint_id: snapshot.checkpoint_id().0,
             lsn: snapshot.lsn(),
             node_type: node.name.clone(),
             relation: edge.relation.clone(),

@@ -99,7 +99,7 @@ impl Edit {
     }
 
     /// An edit that owns `version`, to do what the log holds: where no snapshot shares them, pages
-    /// are changed in place, and the budget may be passed by what one batch changes.
+    /// are changed in place, and the budget may be passed by what one transaction changes.
     pub fn owning(
         store: &Arc<Inner>,
         pool: &Arc<PagePool>,

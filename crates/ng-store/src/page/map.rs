@@ -25,7 +25,7 @@ pub(crate) struct PagePool {
     bytes: AtomicU64,
     charged: AtomicU64,
     charge: Mutex<Option<Reservation>>,
-    /// Memory of pages that died, for those that come: a batch makes and drops as many.
+    /// Memory of pages that died, for those that come: a transaction makes and drops as many.
     spare: Mutex<Vec<Box<[u8]>>>,
 }
 

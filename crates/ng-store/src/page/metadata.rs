@@ -13,7 +13,7 @@ use ng_types::{Budget, MemoryUser, Reservation};
 
 use crate::catalog::{Catalog, SegmentMeta};
 use crate::error::ReadError;
-use crate::io::{BLOCK_BYTES, FileId, READ_BYTES_MAX, ReadOp, Region};
+use crate::io::{AnonMap, BLOCK_BYTES, FileId, READ_BYTES_MAX, ReadOp};
 use crate::page::{INNER_ENTRIES, Leaf, Located, Pages, Place, Placed, verify_blocks};
 
 const BLOCK: u64 = BLOCK_BYTES as u64;
@@ -29,7 +29,7 @@ const TOGETHER: u64 = 4096;
 #[derive(Debug)]
 pub(crate) struct Metadata {
     budget: Budget,
-    /// For all files; `None` after a batch took the memory.
+    /// For all files; `None` after a transaction took the memory.
     held: Mutex<Option<Reservation>>,
     /// By segment and place.
     files: Vec<[Option<File>; 2]>,
@@ -165,7 +165,7 @@ impl File {
 /// The blocks of one file that one version leads to.
 #[derive(Debug)]
 pub(crate) struct Resident {
-    memory: Region,
+    memory: AnonMap,
     /// A bit for each block: whether it has matched its checksum and nobody has written it anew.
     sound: Box<[AtomicU64]>,
 }
@@ -176,7 +176,7 @@ impl Resident {
     }
 
     fn new(blocks: u64) -> Option<Self> {
-        let memory = Region::with_huge_pages(usize::try_from(blocks * BLOCK).ok()?).ok()?;
+        let memory = AnonMap::with_huge_pages(usize::try_from(blocks * BLOCK).ok()?).ok()?;
         let sound = (0..blocks.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
         Some(Self { memory, sound })
     }
@@ -239,7 +239,7 @@ impl Pages {
         }
         let has_room = metadata.make_room(file, Resident::bytes_of(blocks));
         let loaded = has_room.then(|| self.load(segment, place, blocks)).flatten().map(Arc::new);
-        // A batch may have taken the memory while the file was read.
+        // A transaction may have taken the memory while the file was read.
         let held = metadata.lock();
         file.set(loaded.filter(|_| held.is_some()));
         // Only now: until then others wait for the file instead of reading its blocks one by one.

@@ -78,7 +78,7 @@ impl<'a> Leaf<'a> {
 pub(crate) struct Run<'a> {
     first_block: u64,
     first_physical_block: u64,
-    epoch: u32,
+    checkpoint_id: u32,
     crcs: &'a [[u8; 4]],
 }
 
@@ -101,12 +101,12 @@ impl<'a> Run<'a> {
         ensure(is_zero(rest.as_flattened()), || "page table leaf: padding is not 0".into())?;
         let first_block = spec.first_logical * spec.blocks_per_page;
         let first_physical_block = first_physical * spec.blocks_per_page;
-        Ok(Self { first_block, first_physical_block, epoch: le_u32(bytes, 24), crcs })
+        Ok(Self { first_block, first_physical_block, checkpoint_id: le_u32(bytes, 24), crcs })
     }
 
-    /// The epoch in which all of its pages were written.
-    pub fn epoch(&self) -> u32 {
-        self.epoch
+    /// The checkpoint in which all of its pages were written.
+    pub fn checkpoint_id(&self) -> u32 {
+        self.checkpoint_id
     }
 
     /// The first physical page and the checksums of each page.
@@ -253,7 +253,7 @@ impl<'a> Entries<'a> {
         entry.is_some_and(|entry| is_zero(&entry[8..]))
     }
 
-    /// Physical page, epoch of its writing, and checksums of page `place` of this block.
+    /// Physical page, checkpoint of its writing, and checksums of page `place` of this block.
     pub fn entry(&self, place: u64) -> Option<(u64, u32, &'a [[u8; 4]])> {
         let width = entry_bytes(self.blocks_per_page);
         let at = usize::try_from(place).ok()?.checked_mul(width)?;
@@ -275,7 +275,7 @@ impl<'a> Entries<'a> {
     }
 }
 
-/// Bytes of an entry: physical page u64, epoch u32, crc32c of each block.
+/// Bytes of an entry: physical page u64, checkpoint u32, crc32c of each block.
 pub(crate) fn entry_bytes(blocks_per_page: u64) -> usize {
     12 + 4 * blocks_per_page as usize
 }
@@ -314,10 +314,10 @@ pub(crate) fn set_entry(
 ) {
     let width = entry_bytes(blocks_per_page);
     let at = LEAF_HEADER_BYTES + place as usize * width;
-    let (physical, epoch, crcs) = entry.unwrap_or((NONE, 0, &[]));
+    let (physical, checkpoint_id, crcs) = entry.unwrap_or((NONE, 0, &[]));
     put(block, at, &vec![0; width]);
     put(block, at, &physical.to_le_bytes());
-    put(block, at + 8, &epoch.to_le_bytes());
+    put(block, at + 8, &checkpoint_id.to_le_bytes());
     put(block, at + 12, crcs.as_flattened());
 }
 
@@ -341,13 +341,13 @@ pub(crate) fn encode_leaf(
     segment: u32,
     (first_page, first_physical): (u64, u64),
     num_pages: u32,
-    epoch: u32,
+    checkpoint_id: u32,
     crcs: &[u8],
 ) -> Vec<u8> {
     let mut block = blank(KIND_RUN, segment);
     put(&mut block, 8, &first_page.to_le_bytes());
     put(&mut block, 16, &first_physical.to_le_bytes());
-    put(&mut block, 24, &epoch.to_le_bytes());
+    put(&mut block, 24, &checkpoint_id.to_le_bytes());
     put(&mut block, 28, &num_pages.to_le_bytes());
     put(&mut block, LEAF_HEADER_BYTES, crcs);
     block

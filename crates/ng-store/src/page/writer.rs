@@ -12,7 +12,7 @@ use crate::io::{Appender, BLOCK_BYTES, Disk};
 use crate::page::{
     INNER_ENTRIES, Located, data_file, encode_inner, encode_leaf, pages_per_leaf, table_file,
 };
-use crate::version::root::FIRST_EPOCH;
+use crate::version::root::FIRST_CHECKPOINT;
 
 /// Longer segments do not stay in the page cache while they are written: they would push out what
 /// is read meanwhile, and nobody reads them at once.
@@ -21,7 +21,7 @@ const LEAVES_CACHE_BYTES: u64 = 1 << 30;
 pub(crate) struct SegmentWriter {
     id: u32,
     /// In which its pages are written.
-    pub epoch: u32,
+    pub checkpoint_id: u32,
     data: Appender,
     table: Appender,
     meta: SegmentMeta,
@@ -41,8 +41,8 @@ impl SegmentWriter {
         let data = data.leaving_cache(LEAVES_CACHE_BYTES);
         let table = Appender::create(Arc::clone(disk), &table_file(name))?;
         let meta = SegmentMeta { name: name.into(), page_bytes, ..SegmentMeta::default() };
-        let (epoch, leaf, inner) = (FIRST_EPOCH, Vec::new(), Vec::new());
-        Ok(Self { id, epoch, data, table, meta, leaf, leaf_first: 0, inner })
+        let (checkpoint_id, leaf, inner) = (FIRST_CHECKPOINT, Vec::new(), Vec::new());
+        Ok(Self { id, checkpoint_id, data, table, meta, leaf, leaf_first: 0, inner })
     }
 
     /// The logical page that the next push will get.
@@ -68,7 +68,7 @@ impl SegmentWriter {
     fn flush_leaf(&mut self) -> Result<(), BuildError> {
         let num_pages = (self.meta.num_pages - self.leaf_first) as u32;
         let first = (self.leaf_first, self.leaf_first);
-        let block = encode_leaf(self.id, first, num_pages, self.epoch, &self.leaf);
+        let block = encode_leaf(self.id, first, num_pages, self.checkpoint_id, &self.leaf);
         let pointer = self.push_table_block(&block)?;
         self.inner.push(pointer);
         self.leaf.clear();

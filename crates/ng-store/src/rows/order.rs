@@ -3,7 +3,7 @@
 //!
 //! What lives here: the order of a node type in memory, on disk, and the way from ids to rows. What
 //! must not: which order is a good one. Everything below the public calls of a snapshot or of a
-//! batch of updates works in rows, users see ids alone. The invariant: an order is a permutation of
+//! transaction works in rows, users see ids alone. The invariant: an order is a permutation of
 //! the nodes that it was made for; nodes that came later have the row of their number.
 
 use std::sync::Weak;

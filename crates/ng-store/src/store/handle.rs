@@ -1,8 +1,8 @@
 //! An open store: files, caches, budget, and the version that new snapshots see.
 //!
-//! Opening reads the roots, pins their epoch, compares the length of every file with the catalog
-//! and looks at the heads of the log; nothing else is read before somebody asks. Invariant: caches
-//! and batches together never pass the budget.
+//! Opening reads the roots, pins their checkpoint, compares the length of every file with the
+//! catalog and looks at the heads of the log; nothing else is read before somebody asks. Invariant:
+//! caches and batches together never pass the budget.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,10 +30,10 @@ use crate::tensor::layout::RowLayout;
 use crate::topology::HeldTopologies;
 use crate::version::base::Version;
 use crate::write::add_tensor::{NewTensor, NextRows, add_tensor};
-use crate::write::batch::WriteBatch;
 use crate::write::checkpoint::CheckpointReport;
 use crate::write::error::UpdateError;
 use crate::write::recover::{Recovery, lock_writer, log_goes_on, open_writer, replay_in_memory};
+use crate::write::transaction::Transaction;
 use crate::write::writer::{UpdateStats, Writer};
 
 /// An open store.
@@ -251,7 +251,7 @@ impl Store {
 
     /// Why the commits that a crashed writer has left in the log are in memory alone, as they are
     /// where nothing can be written; `None` if they are in the store, or there are none. The first
-    /// batch tries again to put them there.
+    /// transaction tries again to put them there.
     pub fn read_only_because(&self) -> Option<String> {
         self.read_only_because.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -331,16 +331,16 @@ impl Store {
         self.wait_for_writer(go_on).map(drop)
     }
 
-    /// Starts a batch of updates. The first call makes this handle the store's one writer, until
-    /// [`Store::close_writer`] or until the store is dropped. Batches of several threads take
+    /// Starts a transaction. The first call makes this handle the store's one writer, until
+    /// [`Store::close_writer`] or until the store is dropped. Transactions of several threads take
     /// turns, and share syncs when they are committed.
     ///
     /// # Errors
     /// [`UpdateError::Busy`] if another handle or process writes and does not end within
     /// [`OpenOptions::busy_timeout`], [`UpdateError::LogDamaged`], [`UpdateError::Poisoned`],
     /// [`UpdateError::Read`], [`UpdateError::Write`].
-    pub fn write(&self) -> Result<WriteBatch, UpdateError> {
-        WriteBatch::begin(self.writer()?)
+    pub fn write(&self) -> Result<Transaction, UpdateError> {
+        Transaction::begin(self.writer()?)
     }
 
     /// Whether the name of the store still leads to its files: not after `compact`, `reorganize` or
@@ -465,21 +465,21 @@ impl Store {
         inner.rows_cached.store(0, Ordering::Relaxed);
     }
 
-    /// Writes every device request from now on to a new file, see [`Reader::trace_to`]; for
+    /// Writes every device request from now on to a new file, see [`Reader::log_to`]; for
     /// studies.
     ///
     /// # Errors
     /// The file cannot be created.
-    pub fn trace_reads(&self, path: &Path) -> std::io::Result<()> {
-        self.inner.pages.reader.trace_to(path)
+    pub fn log_reads(&self, path: &Path) -> std::io::Result<()> {
+        self.inner.pages.reader.log_to(path)
     }
 
-    /// Ends the trace and says how many requests it has.
+    /// Ends the log of reads and says how many requests it has.
     ///
     /// # Errors
     /// The file could not be written.
-    pub fn end_trace(&self) -> std::io::Result<u64> {
-        self.inner.pages.reader.end_trace()
+    pub fn end_read_log(&self) -> std::io::Result<u64> {
+        self.inner.pages.reader.end_log()
     }
 
     /// Gives at least `bytes` of cache memory back to the budget and the system, rows first, if the
@@ -500,7 +500,7 @@ impl Store {
 
 impl Store {
     /// Closes the store as dropping it does, and says whether its last checkpoint failed. Nothing
-    /// is lost then: the log has it all. An open batch cannot be committed any more.
+    /// is lost then: the log has it all. An open transaction cannot be committed any more.
     ///
     /// # Errors
     /// As [`Store::checkpoint`].
@@ -510,7 +510,7 @@ impl Store {
 
     fn end_writer(&self) -> Result<(), UpdateError> {
         match self.take_writer() {
-            // Whoever holds the open batch may be waiting for this.
+            // Whoever holds the open transaction may be waiting for this.
             Some(writer) if writer.is_busy() => {
                 writer.retire();
                 Ok(())

@@ -94,11 +94,11 @@ impl Inner {
         }
     }
 
-    /// Whether anybody, here or in another process, may read what lies below `epoch`.
-    pub fn is_read_below(&self, epoch: u64) -> bool {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).is_read_below(epoch)
+    /// Whether anybody, here or in another process, may read what lies below `checkpoint_id`.
+    pub fn is_read_below(&self, checkpoint_id: u64) -> bool {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).is_read_below(checkpoint_id)
             || (!ng_types::canary::planted("ignore_other_pins")
-                && self.pages.reader.disk().is_pinned_below(epoch).unwrap_or(true))
+                && self.pages.reader.disk().is_pinned_below(checkpoint_id).unwrap_or(true))
     }
 
     /// What reads cost, where that is known.

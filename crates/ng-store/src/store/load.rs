@@ -10,27 +10,28 @@ use crate::store::Inner;
 use crate::version::base::{Base, Version};
 use crate::version::open_root::{OpenRoot, open_root};
 
-/// Reads the root and pins its epoch. A writer may publish the next one in between and reuse what
-/// this one reaches, so the root is read again under the pin. Segments of `known` keep their files.
+/// Reads the root and pins its checkpoint. A writer may publish the next one in between and reuse
+/// what this one reaches, so the root is read again under the pin. Segments of `known` keep their
+/// files.
 pub(super) fn pin_version(
     reader: &Reader,
     path: &str,
     known: &[Segment],
 ) -> Result<Version, OpenError> {
     loop {
-        let epoch = open_root(reader, path)?.epoch;
+        let checkpoint_id = open_root(reader, path)?.checkpoint_id;
         let failed = |error: std::io::Error| {
-            let what = format!("cannot pin epoch {epoch}: {error}");
+            let what = format!("cannot pin checkpoint {checkpoint_id}: {error}");
             OpenError::Backend { path: path.into(), what }
         };
-        let pin = past_signals(|| reader.disk().pin(epoch)).map_err(failed)?;
-        let OpenRoot { catalog, epoch: found, lsn, fingerprint } = open_root(reader, path)?;
-        if found != epoch {
+        let pin = past_signals(|| reader.disk().pin(checkpoint_id)).map_err(failed)?;
+        let OpenRoot { catalog, checkpoint_id: found, lsn, fingerprint } = open_root(reader, path)?;
+        if found != checkpoint_id {
             continue;
         }
         let placed = open_segments(reader, path, &catalog, known)?;
         let catalog = Arc::new(catalog);
-        let base = Base { epoch, lsn, catalog, placed, fingerprint, _pin: pin };
+        let base = Base { checkpoint_id, lsn, catalog, placed, fingerprint, _pin: pin };
         return Ok(Arc::new(base).version());
     }
 }
@@ -43,7 +44,7 @@ pub(crate) fn load_version(
 ) -> Result<Version, OpenError> {
     let known = Arc::clone(&current.read().unwrap_or_else(PoisonError::into_inner));
     let version = load_base(inner, &known)?;
-    if version.base.epoch > known.base.epoch {
+    if version.base.checkpoint_id > known.base.checkpoint_id {
         let newer = Arc::new(version.clone());
         inner.see(&newer);
         *current.write().unwrap_or_else(PoisonError::into_inner) = newer;
@@ -54,7 +55,7 @@ pub(crate) fn load_version(
 /// The newest checkpoint, without what commits made of it; nobody sees it yet.
 pub(crate) fn load_base(inner: &Inner, known: &Version) -> Result<Version, OpenError> {
     let version = pin_version(&inner.pages.reader, &inner.path, &known.segments)?;
-    if version.base.epoch == known.base.epoch {
+    if version.base.checkpoint_id == known.base.checkpoint_id {
         return Ok(Version { base: Arc::clone(&known.base), ..version });
     }
     // Places that the known version did not reach may have been written since they were cached.

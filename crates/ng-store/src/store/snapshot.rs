@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use ng_io::IoStats;
-use ng_types::{Budget, BudgetExceeded, EdgeTypeId, Epoch, NodeId, NodeTypeId, Reservation};
+use ng_types::{Budget, BudgetExceeded, CheckpointId, EdgeTypeId, NodeId, NodeTypeId, Reservation};
 
 use crate::bytes::put;
 use crate::catalog::{Catalog, TensorRef};
@@ -46,8 +46,8 @@ impl Snapshot {
     }
 
     /// The checkpoint that this version stands on.
-    pub fn epoch(&self) -> Epoch {
-        Epoch(self.version.base.epoch)
+    pub fn checkpoint_id(&self) -> CheckpointId {
+        CheckpointId(self.version.base.checkpoint_id)
     }
 
     /// The last commit in this version.

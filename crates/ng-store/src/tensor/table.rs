@@ -14,7 +14,7 @@ use ng_types::Reservation;
 
 use crate::bytes::put;
 use crate::error::ReadError;
-use crate::io::{BLOCK_BYTES, Region};
+use crate::io::{AnonMap, BLOCK_BYTES};
 use crate::page::{Located, Pages, Placed, Segment};
 use crate::tensor::layout::RowLayout;
 
@@ -39,7 +39,7 @@ pub(crate) struct ResidentTable {
     placed: Arc<Placed>,
     layout: RowLayout,
     rows_per_chunk: u64,
-    chunks: Box<[OnceLock<Region>]>,
+    chunks: Box<[OnceLock<AnonMap>]>,
     loaded: AtomicUsize,
     progress: Mutex<Progress>,
     has_progressed: Condvar,
@@ -137,7 +137,7 @@ impl ResidentTable {
         }
         let bytes = units as usize * payload;
         let no_memory = |source| ReadError::NoMemory { bytes: bytes as u64, source };
-        let mut region = Region::with_huge_pages(bytes).map_err(no_memory)?;
+        let mut region = AnonMap::with_huge_pages(bytes).map_err(no_memory)?;
         let out = region.as_mut_slice();
         let mut take = |from: usize, bytes: &[u8]| {
             if payload == of_unit as usize * BLOCK_BYTES {

@@ -30,9 +30,9 @@ impl RowsWriter {
         Ok(Self { layout, pages, page, rows_in_page: 0, num_rows: 0 })
     }
 
-    /// The same, of a later epoch than an import.
-    pub fn of_epoch(mut self, epoch: u64) -> Self {
-        self.pages.epoch = epoch as u32;
+    /// The same, of a later checkpoint than an import.
+    pub fn of_checkpoint(mut self, checkpoint_id: u64) -> Self {
+        self.pages.checkpoint_id = checkpoint_id as u32;
         self
     }
 

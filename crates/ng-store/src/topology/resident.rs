@@ -12,7 +12,7 @@ use ng_types::{EdgeTypeId, NodeId, Reservation};
 use crate::bytes::width_below;
 use crate::catalog::EdgeTypeMeta;
 use crate::error::ReadError;
-use crate::io::{BLOCK_BYTES, Region};
+use crate::io::{AnonMap, BLOCK_BYTES};
 
 /// Unsigned numbers side by side, little-endian.
 #[derive(Clone, Copy, Debug)]
@@ -64,7 +64,7 @@ pub fn from_three([low, middle, high]: [u8; 3]) -> u64 {
 /// Memory for the numbers of one column.
 #[derive(Debug)]
 pub(crate) struct Column {
-    bytes: Region,
+    bytes: AnonMap,
     width: usize,
 }
 
@@ -74,7 +74,7 @@ impl Column {
         let bytes = count.saturating_mul(width as u64);
         let no_memory = |source| ReadError::NoMemory { bytes, source };
         let len = usize::try_from(bytes).map_err(|_| no_memory(std::io::Error::other("too long")));
-        Ok(Self { bytes: Region::with_huge_pages(len?).map_err(no_memory)?, width })
+        Ok(Self { bytes: AnonMap::with_huge_pages(len?).map_err(no_memory)?, width })
     }
 
     /// All numbers.

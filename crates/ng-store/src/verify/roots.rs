@@ -30,15 +30,15 @@ impl Run<'_> {
         };
         let slots = SLOTS.map(read);
         let found = [&slots[0], &slots[1]].map(check_slot);
-        let epochs = [&slots[0], &slots[1]].map(|slot| match slot {
-            Slot::Valid(slot) => Some(slot.header.epoch),
+        let checkpoints = [&slots[0], &slots[1]].map(|slot| match slot {
+            Slot::Valid(slot) => Some(slot.header.checkpoint_id),
             _ => None,
         });
         // The one that counts: of two that are equal the one that is as it should be.
-        let rank = |number: usize| (epochs[number], found[number].is_empty());
+        let rank = |number: usize| (checkpoints[number], found[number].is_empty());
         let counting = usize::from(rank(1) > rank(0));
         let spare = 1 - counting;
-        let is_noted = pass == Pass::Verify && epochs[counting].is_some();
+        let is_noted = pass == Pass::Verify && checkpoints[counting].is_some();
         for (number, found) in found.into_iter().enumerate() {
             for (block, what) in found {
                 if number == spare && is_noted {
@@ -52,14 +52,15 @@ impl Run<'_> {
         if a.bytes == b.bytes {
             return;
         }
-        if a.header.epoch == b.header.epoch {
+        if a.header.checkpoint_id == b.header.checkpoint_id {
             let is_content = a.header != b.header || a.catalog != b.catalog;
             if is_content {
                 self.report.add(SLOTS[spare], None, None, "the root slots differ");
             }
         } else if pass == Pass::Verify {
-            let (old, new) = (epochs[spare].unwrap_or(0), epochs[counting].unwrap_or(0));
-            let what = format!("it is of epoch {old}, and {} of epoch {new}", SLOTS[counting]);
+            let (old, new) = (checkpoints[spare].unwrap_or(0), checkpoints[counting].unwrap_or(0));
+            let what =
+                format!("it is of checkpoint {old}, and {} of checkpoint {new}", SLOTS[counting]);
             self.report.note(SLOTS[spare], None, what);
         }
     }

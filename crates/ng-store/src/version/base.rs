@@ -17,7 +17,7 @@ use crate::tensor::layout::RowLayout;
 #[derive(Debug)]
 pub(crate) struct Base {
     /// Of the root.
-    pub epoch: u64,
+    pub checkpoint_id: u64,
     /// Log records up to here are contained.
     pub lsn: u64,
     /// What its root says.
@@ -26,7 +26,7 @@ pub(crate) struct Base {
     pub placed: Vec<Arc<Placed>>,
     /// Of the content.
     pub fingerprint: u64,
-    /// Tells writers in other processes that the epoch is in use.
+    /// Tells writers in other processes that the checkpoint is in use.
     pub _pin: Option<Lock>,
 }
 

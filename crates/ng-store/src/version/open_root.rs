@@ -29,7 +29,7 @@ pub(crate) struct ValidSlot {
 /// The root that an open store works from.
 pub(crate) struct OpenRoot {
     pub catalog: Catalog,
-    pub epoch: u64,
+    pub checkpoint_id: u64,
     pub lsn: u64,
     pub fingerprint: u64,
 }
@@ -69,9 +69,9 @@ pub(crate) fn read_slot(reader: &Reader, name: &str) -> Slot {
 /// The root of the store at `path` (for messages).
 pub(crate) fn open_root(reader: &Reader, path: &str) -> Result<OpenRoot, OpenError> {
     let ValidSlot { header, catalog, bytes } = *open_slot(reader, path)?;
-    let (epoch, lsn) = (header.epoch, header.lsn);
+    let (checkpoint_id, lsn) = (header.checkpoint_id, header.lsn);
     let fingerprint = fingerprint_of(lsn, &catalog, &bytes);
-    Ok(OpenRoot { catalog, epoch, lsn, fingerprint })
+    Ok(OpenRoot { catalog, checkpoint_id, lsn, fingerprint })
 }
 
 /// The fingerprint of the store whose root has these bytes.
@@ -113,14 +113,16 @@ fn choose_slot(reader: &Reader, path: &str) -> Result<Box<ValidSlot>, OpenError>
         return Err(OpenError::NewerVersion { path: path(), found, supported: FORMAT_VERSION });
     }
     match (a, b) {
-        (Slot::Valid(a), Slot::Valid(b)) => match a.header.epoch.cmp(&b.header.epoch) {
-            std::cmp::Ordering::Equal if a.header != b.header || a.catalog != b.catalog => {
-                let epoch = a.header.epoch;
-                Err(OpenError::RootsDisagree { path: path(), epoch })
+        (Slot::Valid(a), Slot::Valid(b)) => {
+            match a.header.checkpoint_id.cmp(&b.header.checkpoint_id) {
+                std::cmp::Ordering::Equal if a.header != b.header || a.catalog != b.catalog => {
+                    let checkpoint_id = a.header.checkpoint_id;
+                    Err(OpenError::RootsDisagree { path: path(), checkpoint_id })
+                }
+                std::cmp::Ordering::Less => Ok(b),
+                _ => Ok(a),
             }
-            std::cmp::Ordering::Less => Ok(b),
-            _ => Ok(a),
-        },
+        }
         (Slot::Valid(slot), _) | (_, Slot::Valid(slot)) => Ok(slot),
         (Slot::Absent, Slot::Absent) => Err(OpenError::NotAStore { path: path() }),
         (a, b) => {

@@ -14,8 +14,8 @@ use crate::limits::CATALOG_BYTES_MAX;
 /// Newest format version that this release reads. It writes the oldest one that can hold what the
 /// store holds, see [`Catalog::format_version`].
 pub const FORMAT_VERSION: u32 = 5;
-/// The epoch that an import writes.
-pub(crate) const FIRST_EPOCH: u32 = 1;
+/// The checkpoint that an import writes.
+pub(crate) const FIRST_CHECKPOINT: u32 = 1;
 /// File names of the slots.
 pub(crate) const SLOTS: [&str; 2] = ["root.a", "root.b"];
 
@@ -27,7 +27,7 @@ const CHECKED_BYTES: usize = 44;
 pub(crate) struct RootHeader {
     pub version: u32,
     pub body_bytes: u64,
-    pub epoch: u64,
+    pub checkpoint_id: u64,
     pub lsn: u64,
     pub body_crc: u32,
 }
@@ -43,7 +43,7 @@ impl RootHeader {
         let header = Self {
             version: le_u32(block, 8),
             body_bytes: le_u64(block, 16),
-            epoch: le_u64(block, 24),
+            checkpoint_id: le_u64(block, 24),
             lsn: le_u64(block, 32),
             body_crc: le_u32(block, 40),
         };
@@ -96,7 +96,11 @@ pub(crate) fn decode_body(header: &RootHeader, padded: &[u8]) -> Result<Catalog,
 }
 
 /// Encodes a slot; both get the same bytes.
-pub(crate) fn encode(catalog: &Catalog, epoch: u64, lsn: u64) -> Result<Vec<u8>, BuildError> {
+pub(crate) fn encode(
+    catalog: &Catalog,
+    checkpoint_id: u64,
+    lsn: u64,
+) -> Result<Vec<u8>, BuildError> {
     let body = serde_json::to_vec(catalog)
         .map_err(|error| BuildError::invalid(format!("catalog: {error}")))?;
     let body_bytes = body.len() as u64;
@@ -109,7 +113,7 @@ pub(crate) fn encode(catalog: &Catalog, epoch: u64, lsn: u64) -> Result<Vec<u8>,
     put(&mut slot, 8, &catalog.format_version().to_le_bytes());
     put(&mut slot, 12, &(BLOCK_BYTES as u32).to_le_bytes());
     put(&mut slot, 16, &body_bytes.to_le_bytes());
-    put(&mut slot, 24, &epoch.to_le_bytes());
+    put(&mut slot, 24, &checkpoint_id.to_le_bytes());
     put(&mut slot, 32, &lsn.to_le_bytes());
     put(&mut slot, 40, &checksum::of(&body).to_le_bytes());
     checksum::seal(&mut slot, 0..CHECKED_BYTES, CHECKED_BYTES);

@@ -211,7 +211,7 @@ impl Addition<'_> {
         let order = snapshot.load_order(self.new.node_type).map_err(UpdateError::from)?;
         let width = meta.row_bytes();
         let rows = RowsWriter::create(self.disk, meta.segment, width).map_err(UpdateError::from)?;
-        let mut rows = rows.of_epoch(self.version.base.epoch + 1);
+        let mut rows = rows.of_checkpoint(self.version.base.checkpoint_id + 1);
         match order {
             None => self.each(meta, next, &mut |_, bytes| Ok(rows.push(bytes)?))?,
             Some(order) => self.in_order(&snapshot, &order, meta, &mut rows, next)?,

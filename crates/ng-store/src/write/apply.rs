@@ -1,4 +1,5 @@
-//! What each operation does to a transaction: the same code for a user's batch and for a replay.
+//! What each operation does to a transaction: the same code for a user's transaction and for a
+//! replay.
 //!
 //! HolisticGNN's unit operations (section 4.1): AddVertex, DeleteVertex, AddEdge, DeleteEdge,
 //! UpdateEmbed. Invariant: an operation that refuses (see [`UpdateError::is_refusal`]) has changed
@@ -46,10 +47,10 @@ impl Edit {
         }
     }
 
-    /// Remembers the key of a batch.
+    /// Remembers the key of a transaction.
     pub fn keep(&mut self, lsn: u64, key: &[u8], note: &[u8]) -> Result<(), UpdateError> {
         let keys = self.catalog.keys.as_mut().filter(|keys| keys.find(key).is_none());
-        let what = || "the key of a batch is there already, or none may be".to_owned();
+        let what = || "the key of a transaction is there already, or none may be".to_owned();
         let keys = keys.ok_or_else(|| UpdateError::Unsupported { what: what() })?;
         let new = KeyedCommit { lsn, key: key.into(), note: note.into() };
         let checked = new.check();

@@ -2,7 +2,8 @@
 //!
 //! Order: pages and tables of every segment, sync; slot A, sync; slot B, sync; only then is the log
 //! that the new root contains used again, and only then, and when no version reads them any more,
-//! the places of the pages that were replaced. Batches go on meanwhile, but for two short moments.
+//! the places of the pages that were replaced. Transactions go on meanwhile, but for two short
+//! moments.
 
 use std::ops::Range;
 use std::sync::{Arc, PoisonError};
@@ -32,8 +33,8 @@ const WRITE_BYTES: usize = 1 << 20;
 /// What a checkpoint did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct CheckpointReport {
-    /// The epoch of the root; the old one if nothing had changed.
-    pub epoch: u64,
+    /// The checkpoint of the root; the old one if nothing had changed.
+    pub checkpoint_id: u64,
     /// The last commit that it contains.
     pub lsn: u64,
     /// Pages written.
@@ -137,9 +138,9 @@ impl CheckpointFiles {
                 Found::Page { physical, .. } => drop(pages.mark(physical)),
             })?;
             // Snapshots of this process, too, when an earlier writer of it was closed.
-            if inner.is_read_below(base.epoch) {
-                pages.withhold_free(base.epoch);
-                blocks.withhold_free(base.epoch);
+            if inner.is_read_below(base.checkpoint_id) {
+                pages.withhold_free(base.checkpoint_id);
+                blocks.withhold_free(base.checkpoint_id);
             }
             let files = SegmentFiles { data, table, pages, blocks };
             self.segments[index] = Some(files);
@@ -154,7 +155,7 @@ impl CheckpointFiles {
         &mut self,
         inner: &Inner,
         version: &Version,
-        epoch: u64,
+        checkpoint_id: u64,
     ) -> Result<Vec<Plan>, UpdateError> {
         let mut plans = Vec::new();
         for segment in &version.segments {
@@ -163,7 +164,7 @@ impl CheckpointFiles {
             }
             let planned = self
                 .open_segment(inner, &version.base, segment)
-                .and_then(|files| files.plan(inner, segment, epoch));
+                .and_then(|files| files.plan(inner, segment, checkpoint_id));
             let plan = planned.inspect_err(|_| self.abandon(&plans))?;
             plans.push(plan);
         }
@@ -209,11 +210,11 @@ impl CheckpointFiles {
         &mut self,
         inner: &Inner,
         version: &Version,
-        epoch: u64,
+        checkpoint_id: u64,
         log: LogMeta,
         poison: &dyn Fn(&dyn std::fmt::Display),
     ) -> Result<Written, UpdateError> {
-        let plans = self.plan(inner, version, epoch)?;
+        let plans = self.plan(inner, version, checkpoint_id)?;
         let mut catalog = Catalog::clone(&version.catalog);
         catalog.log = Some(log);
         for plan in &plans {
@@ -223,7 +224,7 @@ impl CheckpointFiles {
         }
         let encoded = catalog.check().map_err(|damage| damage.to_string());
         let encoded = encoded.and_then(|()| {
-            root::encode(&catalog, epoch, version.lsn).map_err(|error| error.to_string())
+            root::encode(&catalog, checkpoint_id, version.lsn).map_err(|error| error.to_string())
         });
         let encoded = encoded.map_err(|what| UpdateError::Unsupported { what });
         let slot = encoded.inspect_err(|_| self.abandon(&plans))?;
@@ -237,12 +238,12 @@ impl CheckpointFiles {
         Ok(Written { catalog, placed, plans })
     }
 
-    /// Notes what nobody reaches from `epoch` on, once `base` is not read any more.
-    fn retire(&mut self, base: &Arc<Base>, epoch: u64, plans: Vec<Plan>) {
+    /// Notes what nobody reaches from `checkpoint_id` on, once `base` is not read any more.
+    fn retire(&mut self, base: &Arc<Base>, checkpoint_id: u64, plans: Vec<Plan>) {
         for plan in plans {
             if let Some(Some(files)) = self.segments.get_mut(plan.id) {
-                files.pages.retire(Arc::downgrade(base), epoch, plan.retired);
-                files.blocks.retire(Arc::downgrade(base), epoch, plan.table.retired);
+                files.pages.retire(Arc::downgrade(base), checkpoint_id, plan.retired);
+                files.blocks.retire(Arc::downgrade(base), checkpoint_id, plan.table.retired);
             }
         }
     }
@@ -254,10 +255,10 @@ impl CheckpointFiles {
         version: &Version,
         log: LogMeta,
     ) -> Result<(), UpdateError> {
-        let epoch = version.base.epoch + 1;
+        let checkpoint_id = version.base.checkpoint_id + 1;
         // Whoever recovers gives up at any error, so there is nothing to poison.
-        let Written { plans, .. } = self.write(inner, version, epoch, log, &|_| {})?;
-        self.retire(&version.base, epoch, plans);
+        let Written { plans, .. } = self.write(inner, version, checkpoint_id, log, &|_| {})?;
+        self.retire(&version.base, checkpoint_id, plans);
         self.checkpoints += 1;
         Ok(())
     }
@@ -285,8 +286,13 @@ fn place(
 }
 
 impl SegmentFiles {
-    fn plan(&mut self, inner: &Inner, segment: &Segment, epoch: u64) -> Result<Plan, UpdateError> {
-        let is_pinned = &mut |epoch| inner.is_read_below(epoch);
+    fn plan(
+        &mut self,
+        inner: &Inner,
+        segment: &Segment,
+        checkpoint_id: u64,
+    ) -> Result<Plan, UpdateError> {
+        let is_pinned = &mut |checkpoint_id| inner.is_read_below(checkpoint_id);
         self.pages.free_retired(is_pinned);
         self.blocks.free_retired(is_pinned);
         let (mut pages, mut logical) = (Vec::new(), Vec::new());
@@ -303,7 +309,7 @@ impl SegmentFiles {
             pages: &inner.pages,
             placed: &segment.placed,
             num_pages: segment.num_pages,
-            epoch: epoch as u32,
+            checkpoint_id: checkpoint_id as u32,
             space: &mut self.blocks,
             out: NewTable::default(),
         };
@@ -438,7 +444,11 @@ impl Writer {
         let (base, chain) = (Arc::clone(&version.base), version.fingerprint);
         if version.lsn == base.lsn {
             self.give_back(head);
-            return Ok(CheckpointReport { epoch: base.epoch, lsn: base.lsn, ..Default::default() });
+            return Ok(CheckpointReport {
+                checkpoint_id: base.checkpoint_id,
+                lsn: base.lsn,
+                ..Default::default()
+            });
         }
         let log = self.turn_log(files, chain);
         self.give_back(head);
@@ -488,17 +498,17 @@ impl Writer {
         version: &Version,
         log: LogMeta,
     ) -> Result<(Arc<Base>, Vec<Plan>), UpdateError> {
-        let epoch = version.base.epoch + 1;
+        let checkpoint_id = version.base.checkpoint_id + 1;
         // Before a root says so: without a pin, a later writer would take our snapshots' pages.
-        let pinned = crate::io::past_signals(|| self.inner.pages.reader.disk().pin(epoch));
+        let pinned = crate::io::past_signals(|| self.inner.pages.reader.disk().pin(checkpoint_id));
         let pin = pinned.map_err(|error| UpdateError::Unsupported {
-            what: format!("{}: cannot pin epoch {epoch}: {error}", self.inner.path),
+            what: format!("{}: cannot pin checkpoint {checkpoint_id}: {error}", self.inner.path),
         })?;
         let poison = |error: &dyn std::fmt::Display| self.poison(error);
         let Written { catalog, placed, plans } =
-            files.write(&self.inner, version, epoch, log, &poison)?;
+            files.write(&self.inner, version, checkpoint_id, log, &poison)?;
         let (lsn, fingerprint, catalog) = (version.lsn, log.chain, Arc::new(catalog));
-        Ok((Arc::new(Base { epoch, lsn, catalog, placed, fingerprint, _pin: pin }), plans))
+        Ok((Arc::new(Base { checkpoint_id, lsn, catalog, placed, fingerprint, _pin: pin }), plans))
     }
 }
 
@@ -507,13 +517,13 @@ impl CheckpointFiles {
     fn settle(&mut self, base: &Arc<Base>, new_base: &Base, plans: Vec<Plan>) -> CheckpointReport {
         self.rotated = false;
         self.checkpoints += 1;
-        let (epoch, lsn) = (new_base.epoch, new_base.lsn);
-        let mut report = CheckpointReport { epoch, lsn, ..Default::default() };
+        let (checkpoint_id, lsn) = (new_base.checkpoint_id, new_base.lsn);
+        let mut report = CheckpointReport { checkpoint_id, lsn, ..Default::default() };
         for plan in &plans {
             report.pages += plan.pages.len() as u64;
             report.table_blocks += plan.table.blocks.len() as u64;
         }
-        self.retire(base, epoch, plans);
+        self.retire(base, checkpoint_id, plans);
         report
     }
 }

@@ -36,8 +36,8 @@ pub struct CompactReport {
     pub bytes_before: u64,
     /// Bytes of all files after.
     pub bytes_after: u64,
-    /// The epoch of the new files.
-    pub epoch: u64,
+    /// The checkpoint of the new files.
+    pub checkpoint_id: u64,
     /// Why the old files could not all be removed, if so; the next rewriting removes them.
     pub leftover: Option<String>,
 }
@@ -120,16 +120,17 @@ fn rewrite_store(
     }
     run.rewrite()?;
     let version = &snapshot.version;
-    let (epoch, lsn, chain) = (version.base.epoch + 1, version.lsn, version.fingerprint);
+    let (checkpoint_id, lsn, chain) =
+        (version.base.checkpoint_id + 1, version.lsn, version.fingerprint);
     let keys = version.catalog.keys.clone();
-    run.builder.continue_from(RootOf { epoch, lsn, chain, keys });
+    run.builder.continue_from(RootOf { checkpoint_id, lsn, chain, keys });
     let summary = run.builder.commit()?;
     if !store.is_current() {
         let what = format!("{} was replaced while it was rewritten; start again", path.display());
         return Err(UpdateError::Unsupported { what });
     }
     let leftover = staging.publish().map_err(staging_error)?.map(|error| error.to_string());
-    Ok(CompactReport { bytes_before, bytes_after: summary.disk_bytes, epoch, leftover })
+    Ok(CompactReport { bytes_before, bytes_after: summary.disk_bytes, checkpoint_id, leftover })
 }
 
 /// Makes the staging directory. Whoever rewrote the store before may still be removing old files.

@@ -16,8 +16,8 @@ use crate::write::ops::Ops;
 use crate::write::writer::{Head, Writer};
 
 impl Writer {
-    /// Commits a batch that only checked its operations. If there is no memory for doing them, a
-    /// checkpoint takes what earlier commits hold.
+    /// Commits a transaction that only checked its operations. If there is no memory for doing
+    /// them, a checkpoint takes what earlier commits hold.
     pub fn commit_draft(
         &self,
         mut head: Head,

@@ -9,7 +9,8 @@ use thiserror::Error;
 use crate::error::{BuildError, OpenError, ReadError};
 use crate::io::WriteError;
 
-/// Changing a store failed. Unless the message says otherwise the batch alone is lost, as a whole.
+/// Changing a store failed. Unless the message says otherwise the transaction alone is lost, as a
+/// whole.
 #[derive(Debug, Clone, Error)]
 pub enum UpdateError {
     /// Another process, or another handle of this one, writes to the store or replaces it.
@@ -79,8 +80,10 @@ pub enum UpdateError {
         /// What, and what to do instead.
         what: String,
     },
-    /// An operation of this batch failed half way; nothing of the batch can be kept.
-    #[error("the batch cannot be committed: an operation in it failed ({cause}); start a new one")]
+    /// An operation of this transaction failed half way; nothing of the transaction can be kept.
+    #[error(
+        "the transaction cannot be committed: an operation in it failed ({cause}); start a new one"
+    )]
     Broken {
         /// What the operation said.
         cause: String,
@@ -97,7 +100,7 @@ pub enum UpdateError {
     /// The log is damaged where a commit was that had become durable.
     #[error(
         "{file}: commit {lsn} is damaged or missing, though it was durable, so this is not a torn \
-         end; the checkpoint of epoch {epoch} can still be read"
+         end; checkpoint {checkpoint_id} can still be read"
     )]
     LogDamaged {
         /// The log file.
@@ -105,7 +108,7 @@ pub enum UpdateError {
         /// The first commit that cannot be read.
         lsn: u64,
         /// The root that the log continues.
-        epoch: u64,
+        checkpoint_id: u64,
     },
     /// The caller stopped the work; nothing has changed.
     #[error("stopped; the store is as it was")]
@@ -132,7 +135,7 @@ explain! { UpdateError {
     RowWidth => RowWidth,
     Sparse => UnsupportedArgument [StoreDense],
     Unsupported => UnsupportedArgument,
-    Broken => BatchEnded,
+    Broken => TransactionEnded,
     Poisoned => StorePoisoned,
     LogDamaged => LogDamaged [Restore, OpenCheckpoint],
     Stopped => Stopped,
@@ -169,7 +172,7 @@ impl UpdateError {
         matches!(self, Self::Read(error) if matches!(**error, ReadError::Budget(_)))
     }
 
-    /// Whether the operation that gave this changed nothing, so that its batch can go on.
+    /// Whether the operation that gave this changed nothing, so that its transaction can go on.
     pub(crate) fn is_refusal(&self) -> bool {
         matches!(
             self,

@@ -1,9 +1,10 @@
-//! Batches with a key: who sends one again, not knowing what has become of it, gets the answer of
-//! the first time.
+//! Transactions with a key: who sends one again, not knowing what has become of it, gets the answer
+//! of the first time.
 //!
 //! What must not live here: where keys are kept (`catalog/keys.rs`). The invariant: a key is
-//! durable exactly if its batch is, since both stand in one record; and no record has a key before
-//! a root says that the store has keys, so that an older release sees that it cannot read it.
+//! durable exactly if its transaction is, since both stand in one record; and no record has a key
+//! before a root says that the store has keys, so that an older release sees that it cannot read
+//! it.
 
 use std::sync::{Arc, PoisonError};
 
@@ -12,18 +13,18 @@ use ng_types::canary::planted;
 use crate::catalog::{Catalog, KeyedCommit};
 use crate::store::Store;
 use crate::version::base::Version;
-use crate::write::batch::{WriteBatch, check_key};
 use crate::write::error::UpdateError;
 use crate::write::log::chain;
+use crate::write::transaction::{Transaction, check_key};
 use crate::write::writer::Writer;
 
 /// What taking up keys is in the chain of commits.
 const TAKEN_UP: &[u8] = b"keys";
 
-/// What has become of a batch with a key.
+/// What has become of a transaction with a key.
 pub enum Begun {
-    /// It is new; [`WriteBatch::keep`] notes the key before it is committed.
-    New(Box<WriteBatch>),
+    /// It is new; [`Transaction::keep`] notes the key before it is committed.
+    New(Box<Transaction>),
     /// It was committed, and is durable.
     Known(KeyedCommit),
     /// It may have been committed or not: keys up to this commit may have been forgotten.
@@ -31,10 +32,11 @@ pub enum Begun {
 }
 
 impl Store {
-    /// Starts a batch that has a key, unless a batch with this key was committed. Keys of thousands
-    /// of batches are remembered, whatever happens to the process, the oldest ones forgotten first.
-    /// `since` is a commit that there was when somebody first tried to commit the batch: with it, a
-    /// batch whose key may have been forgotten is told from a new one.
+    /// Starts a transaction that has a key, unless a transaction with this key was committed. Keys
+    /// of thousands of transactions are remembered, whatever happens to the process, the oldest
+    /// ones forgotten first. `since` is a commit that there was when somebody first tried to commit
+    /// the transaction: with it, a transaction whose key may have been forgotten is told from a new
+    /// one.
     ///
     /// The first call on a store is a commit of its own, after which releases that know no keys
     /// cannot read it.
@@ -48,17 +50,17 @@ impl Store {
         if self.snapshot().catalog().keys.is_none() {
             writer.take_up_keys()?;
         }
-        let mut batch = WriteBatch::begin(Arc::clone(&writer))?;
-        let Some(known) = batch.keyed(key)? else {
-            let forgotten = batch.forgotten_to()?;
+        let mut tx = Transaction::begin(Arc::clone(&writer))?;
+        let Some(known) = tx.keyed(key)? else {
+            let forgotten = tx.forgotten_to()?;
             let may_be_known = since.is_some_and(|since| since < forgotten);
             return Ok(match may_be_known && !planted("forgotten_keys_are_new") {
                 true => Begun::Forgotten(forgotten),
-                false => Begun::New(Box::new(batch)),
+                false => Begun::New(Box::new(tx)),
             });
         };
-        drop(batch);
-        // Its batch may have been queued a moment ago.
+        drop(tx);
+        // Its transaction may have been queued a moment ago.
         writer.wait_for(known.lsn)?;
         Ok(Begun::Known(known))
     }

@@ -7,7 +7,6 @@
 
 pub(crate) mod add_tensor;
 mod apply;
-pub(crate) mod batch;
 mod buckets;
 pub(crate) mod checkpoint;
 pub(crate) mod compact;
@@ -25,4 +24,5 @@ mod rows;
 pub(crate) mod seen;
 pub(crate) mod space;
 pub(crate) mod table_edit;
+pub(crate) mod transaction;
 pub(crate) mod writer;

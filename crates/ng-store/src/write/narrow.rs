@@ -60,7 +60,7 @@ pub fn narrow(
     let summary = run.builder.commit()?;
     let leftover = staging.publish().map_err(staging_error)?.map(|error| error.to_string());
     let (bytes_before, bytes_after) = (catalog.disk_bytes(), summary.disk_bytes);
-    Ok(CompactReport { bytes_before, bytes_after, epoch: 1, leftover })
+    Ok(CompactReport { bytes_before, bytes_after, checkpoint_id: 1, leftover })
 }
 
 fn unsupported(what: String) -> UpdateError {

@@ -23,7 +23,7 @@ pub(crate) enum Op<'a> {
     DeleteEdge { edge_type: EdgeTypeId, source: u64, destination: u64, edge_id: Option<u64> },
     /// A row is replaced.
     SetRow { tensor: TensorRef, row: u64, bytes: &'a [u8] },
-    /// The batch, which becomes commit `lsn`, has a key.
+    /// The transaction, which becomes commit `lsn`, has a key.
     Keep { lsn: u64, key: &'a [u8], note: &'a [u8] },
 }
 
@@ -125,7 +125,7 @@ impl<'a> Op<'a> {
     }
 }
 
-/// Shows `visit` the operations of a batch.
+/// Shows `visit` the operations of a transaction.
 pub(crate) fn for_each(
     mut ops: &[u8],
     visit: &mut dyn FnMut(&Op<'_>) -> Result<(), UpdateError>,

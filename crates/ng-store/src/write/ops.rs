@@ -1,4 +1,4 @@
-//! The operations of an open batch: as its record will hold them, and what they cost.
+//! The operations of an open transaction: as its record will hold them, and what they cost.
 //!
 //! What must not live here: doing them. The invariant: the memory of the record is taken from the
 //! budget before it grows.
@@ -17,7 +17,7 @@ use crate::write::op::{Op, for_each};
 /// Memory is taken from the budget in steps of this.
 const STEP_BYTES: u64 = 1 << 20;
 
-/// What a batch asks for.
+/// What a transaction asks for.
 #[derive(Debug, Default)]
 pub(crate) struct Ops {
     /// Encoded, one after the other.
@@ -43,7 +43,8 @@ impl Ops {
         op.encode(&mut self.bytes);
         self.count(op);
         if self.bytes.len() as u64 > RECORD_BYTES_MAX {
-            let what = format!("a batch of more than {RECORD_BYTES_MAX} bytes; commit it in parts");
+            let what =
+                format!("a transaction of more than {RECORD_BYTES_MAX} bytes; commit it in parts");
             return Err(UpdateError::Unsupported { what });
         }
         self.charge(inner).map_err(|error| ReadError::from(error).into())

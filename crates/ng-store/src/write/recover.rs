@@ -2,7 +2,7 @@
 //!
 //! What the log says after a crash may be in the page cache alone, so nothing that was read is
 //! trusted to be on the device: both slots are written and synced before anything else, and what
-//! was replayed is checkpointed before the first batch.
+//! was replayed is checkpointed before the first transaction.
 
 use std::io::ErrorKind;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -163,7 +163,7 @@ fn upgrade(
     crate::io::sync_dir(disk.as_ref())?;
     let mut catalog = slot.catalog.clone();
     catalog.log = Some(LogMeta::default());
-    let encoded = root::encode(&catalog, slot.header.epoch + 1, 0);
+    let encoded = root::encode(&catalog, slot.header.checkpoint_id + 1, 0);
     let encoded = encoded.map_err(|error| UpdateError::Unsupported { what: error.to_string() })?;
     files.write_roots(&encoded)?;
     Ok(load_version(inner, current)?)
@@ -284,5 +284,5 @@ fn follow(
 
 fn log_damaged(file: u8, lsn: u64, version: &Version) -> UpdateError {
     let file = LOGS[usize::from(file)].to_owned();
-    UpdateError::LogDamaged { file, lsn, epoch: version.base.epoch }
+    UpdateError::LogDamaged { file, lsn, checkpoint_id: version.base.checkpoint_id }
 }

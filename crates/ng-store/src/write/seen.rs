@@ -42,9 +42,9 @@ impl Seen {
         }
     }
 
-    /// Whether a version that stands on an epoch below `epoch` may be read.
-    pub fn is_read_below(&self, epoch: u64) -> bool {
-        self.bases.iter().filter_map(Weak::upgrade).any(|base| base.epoch < epoch)
+    /// Whether a version that stands on a checkpoint below `checkpoint_id` may be read.
+    pub fn is_read_below(&self, checkpoint_id: u64) -> bool {
+        self.bases.iter().filter_map(Weak::upgrade).any(|base| base.checkpoint_id < checkpoint_id)
     }
 
     /// Notes nodes that commit `lsn`, the newest one, deletes.

@@ -31,8 +31,8 @@ pub(crate) struct Space {
 struct Retired {
     /// The last checkpoint that reaches them; dead once no version of this process stands on it.
     base: Weak<Base>,
-    /// They were in use before this epoch.
-    epoch: u64,
+    /// They were in use before this checkpoint.
+    checkpoint_id: u64,
     pages: Vec<u64>,
 }
 
@@ -64,14 +64,14 @@ impl Space {
         self.words.get((page / 64) as usize).is_some_and(|word| word >> (page % 64) & 1 == 1)
     }
 
-    /// Withholds all free pages until nobody reads below `epoch`: readers in other processes may
-    /// need any of them.
-    pub fn withhold_free(&mut self, epoch: u64) {
+    /// Withholds all free pages until nobody reads below `checkpoint_id`: readers in other
+    /// processes may need any of them.
+    pub fn withhold_free(&mut self, checkpoint_id: u64) {
         let pages: Vec<u64> = (0..self.len).filter(|page| !self.is_used(*page)).collect();
         for page in &pages {
             self.mark(*page);
         }
-        self.retired.push(Retired { base: Weak::new(), epoch, pages });
+        self.retired.push(Retired { base: Weak::new(), checkpoint_id, pages });
     }
 
     /// Gives out `count` pages, in runs as long as there are.
@@ -125,10 +125,10 @@ impl Space {
         }
     }
 
-    /// Notes pages that the root of `epoch` does not reach any more, though `base` does.
-    pub fn retire(&mut self, base: Weak<Base>, epoch: u64, pages: Vec<u64>) {
+    /// Notes pages that the root of `checkpoint_id` does not reach any more, though `base` does.
+    pub fn retire(&mut self, base: Weak<Base>, checkpoint_id: u64, pages: Vec<u64>) {
         if !pages.is_empty() {
-            self.retired.push(Retired { base, epoch, pages });
+            self.retired.push(Retired { base, checkpoint_id, pages });
         }
     }
 
@@ -139,7 +139,7 @@ impl Space {
         // What is retired later is reached by later checkpoints, and by earlier ones, too.
         let mut count = self.retired.iter().take_while(|retired| is_dead(retired)).count();
         while let Some(last) = count.checked_sub(1).and_then(|at| self.retired.get(at)) {
-            if !is_pinned_below(last.epoch) || planted("reuse_pages_in_use") {
+            if !is_pinned_below(last.checkpoint_id) || planted("reuse_pages_in_use") {
                 break;
             }
             count -= 1;
@@ -167,10 +167,10 @@ mod tests {
         space.take(count).into_iter().flatten().collect()
     }
 
-    fn base(epoch: u64) -> Arc<Base> {
+    fn base(checkpoint_id: u64) -> Arc<Base> {
         let catalog: Arc<Catalog> = Arc::default();
         let (placed, pin) = (Vec::new(), None);
-        Arc::new(Base { epoch, lsn: 0, catalog, placed, fingerprint: 0, _pin: pin })
+        Arc::new(Base { checkpoint_id, lsn: 0, catalog, placed, fingerprint: 0, _pin: pin })
     }
 
     #[test]
@@ -183,7 +183,7 @@ mod tests {
         space.free_retired(&mut |_| false);
         assert_eq!(pages(&mut space, 1), [200]);
         drop(old);
-        space.free_retired(&mut |epoch| epoch >= 2);
+        space.free_retired(&mut |checkpoint_id| checkpoint_id >= 2);
         assert_eq!(pages(&mut space, 1), [201]);
         space.free_retired(&mut |_| false);
         assert_eq!(pages(&mut space, 2), [3, 4]);
@@ -211,7 +211,7 @@ mod tests {
         let mut space = Space::new(4);
         space.mark(0);
         space.withhold_free(5);
-        space.free_retired(&mut |epoch| epoch == 5);
+        space.free_retired(&mut |checkpoint_id| checkpoint_id == 5);
         assert_eq!(pages(&mut space, 1), [4]);
         space.free_retired(&mut |_| false);
         assert_eq!(pages(&mut space, 3), [1, 2, 3]);

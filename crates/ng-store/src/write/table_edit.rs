@@ -48,7 +48,7 @@ pub(crate) struct TableEdit<'a> {
     pub placed: &'a Placed,
     /// Logical pages of the new one.
     pub num_pages: u64,
-    pub epoch: u32,
+    pub checkpoint_id: u32,
     /// Blocks of the table's file.
     pub space: &'a mut Space,
     pub out: NewTable,
@@ -109,9 +109,9 @@ impl TableEdit<'_> {
         if old != Located::NOWHERE {
             self.out.retired.push(old.block);
         } else if let Some(physical) = as_run(first, group) {
-            let (count, epoch) = (group.len() as u32, self.epoch);
+            let (count, checkpoint_id) = (group.len() as u32, self.checkpoint_id);
             let crcs = crcs.as_flattened();
-            return Ok(self.add(encode_leaf(id, (first, physical), count, epoch, crcs)));
+            return Ok(self.add(encode_leaf(id, (first, physical), count, checkpoint_id, crcs)));
         }
         let mut children = self.open_leaf(leaf, old)?;
         let width = self.placed.blocks_per_page();
@@ -124,7 +124,7 @@ impl TableEdit<'_> {
                 *child_place = Child::New(self.open_child(located, first)?);
             }
             if let Child::New(bytes) = child_place {
-                let entry = physical.map(|physical| (physical, self.epoch, crcs));
+                let entry = physical.map(|physical| (physical, self.checkpoint_id, crcs));
                 set_entry(bytes, (page - first) % per_child, width, entry);
             }
         }
@@ -171,7 +171,7 @@ impl TableEdit<'_> {
                         }
                         if let Child::New(bytes) = child {
                             // It was not written now, and backups go by that.
-                            let entry = Some((physical, run.epoch(), crcs));
+                            let entry = Some((physical, run.checkpoint_id(), crcs));
                             set_entry(bytes, place % per_child, width, entry);
                         }
                     }

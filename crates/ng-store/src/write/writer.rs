@@ -1,8 +1,8 @@
-//! The one writer of a store: batches take turns on the head, their records share syncs.
+//! The one writer of a store: transactions take turns on the head, their records share syncs.
 //!
-//! The *head* is the newest version, durable or not; a batch takes it out, and puts the next one
-//! back when its record is queued. Whoever waits for durability and finds nobody syncing writes all
-//! that is queued as one group. Only durable versions are published. Invariant: versions are
+//! The *head* is the newest version, durable or not; a transaction takes it out, and puts the next
+//! one back when its record is queued. Whoever waits for durability and finds nobody syncing writes
+//! all that is queued as one group. Only durable versions are published. Invariant: versions are
 //! published in the order of their commits.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
@@ -28,7 +28,7 @@ const WAIT_HALVES: u64 = 3;
 /// What a writer did since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct UpdateStats {
-    /// Batches made durable.
+    /// Transactions made durable.
     pub commits: u64,
     /// Checkpoints written.
     pub checkpoints: u64,
@@ -66,7 +66,7 @@ impl UpdateStats {
     }
 }
 
-/// The newest version and what goes with it from batch to batch.
+/// The newest version and what goes with it from transaction to transaction.
 pub(crate) struct Head {
     pub version: Version,
     pub clean: CleanPages,
@@ -78,7 +78,8 @@ impl Head {
         self.version.lsn > self.version.base.lsn
     }
 
-    /// What a batch has made of a head with fingerprint `before`; `inner` learns what it changed.
+    /// What a transaction has made of a head with fingerprint `before`; `inner` learns what it
+    /// changed.
     pub fn advance(
         &mut self,
         inner: &Inner,
@@ -111,7 +112,7 @@ pub(crate) struct Writer {
 #[derive(Default)]
 pub(super) struct State {
     pub head: Option<Head>,
-    /// A batch has lent the head to checkpoints, and no other batch may have it.
+    /// A transaction has lent the head to checkpoints, and no other transaction may have it.
     is_lent: bool,
     /// Records that wait for a sync, the first of them, and the version that they lead to.
     queue: Vec<u8>,
@@ -142,7 +143,7 @@ impl State {
         self.totals.lists.add(lists);
     }
 
-    /// Puts the head back for the next batch.
+    /// Puts the head back for the next transaction.
     pub fn give_back(&mut self, head: Head) {
         let changed = |s: &Segment| s.changed.len() as u64 * u64::from(s.meta.page_bytes);
         self.changed_bytes = head.version.segments.iter().map(changed).sum();
@@ -185,7 +186,7 @@ impl Writer {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lends the head, and an edit of it, when the turn of a batch comes.
+    /// Lends the head, and an edit of it, when the turn of a transaction comes.
     pub fn begin(self: &Arc<Self>) -> Result<(Head, Edit), UpdateError> {
         self.make_room()?;
         self.inner.pay_changes();
@@ -217,7 +218,7 @@ impl Writer {
         self.turn.notify_all();
     }
 
-    /// Queues the record of a batch, puts the next head back, and waits until it is durable.
+    /// Queues the record of a transaction, puts the next head back, and waits until it is durable.
     pub fn commit(&self, mut head: Head, edit: Edit, ops: Ops) -> Result<(u64, u64), UpdateError> {
         let bytes = record_bytes(ops.bytes.len());
         if let Err(error) = self.reserve(bytes) {
@@ -260,7 +261,7 @@ impl Writer {
         }
     }
 
-    /// Makes room in the log for a record, while no other batch can queue one.
+    /// Makes room in the log for a record, while no other transaction can queue one.
     pub(super) fn reserve(&self, bytes: u64) -> Result<(), UpdateError> {
         let end = {
             let state = self.lock();
@@ -408,8 +409,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Checkpoints for a batch that has the head: earlier commits give back the memory that they
-    /// hold. There is no head any more if the writer was closed or poisoned.
+    /// Checkpoints for a transaction that has the head: earlier commits give back the memory that
+    /// they hold. There is no head any more if the writer was closed or poisoned.
     pub fn make_room_for(&self, head: Head) -> (Option<Head>, Result<(), UpdateError>) {
         let mut state = self.lock();
         state.is_lent = true;
@@ -451,13 +452,13 @@ impl Writer {
         check(&self.lock())
     }
 
-    /// Whether a batch is open.
+    /// Whether a transaction is open.
     pub fn is_busy(&self) -> bool {
         self.lock().head.is_none()
     }
 
-    /// Checkpoints, and lets another handle write whatever comes of that; batches that are still
-    /// open cannot be committed any more.
+    /// Checkpoints, and lets another handle write whatever comes of that; transactions that are
+    /// still open cannot be committed any more.
     pub fn close(&self) -> Result<(), UpdateError> {
         self.settle();
         let done = self.checkpoint();

@@ -1,10 +1,10 @@
-//! Stores that change: built from a shape, then given random batches.
+//! Stores that change: built from a shape, then given random transactions.
 
 use std::sync::Arc;
 
 use ng_store::{
     BuildOptions, EdgeData, EdgeTypeSpec, OpenOptions, Owner, Store, StoreBuilder, TensorRef,
-    TensorSpec, WriteBatch,
+    TensorSpec, Transaction,
 };
 use ng_testing::{MemDisk, Random};
 use ng_types::{Dtype, EdgeTypeId, NodeTypeId};
@@ -85,25 +85,25 @@ pub fn open(disk: &MemDisk) -> Store {
 }
 
 /// Does something at random; what the store refuses is left out.
-pub fn step(batch: &mut WriteBatch, shape: &Shape, random: &mut Random) {
-    let bound = batch.catalog().unwrap().node_types[0].num_nodes;
+pub fn step(tx: &mut Transaction, shape: &Shape, random: &mut Random) {
+    let bound = tx.catalog().unwrap().node_types[0].num_nodes;
     // Squares make hubs.
     let (a, b) = (random.below(bound), random.below(bound) * random.below(bound) / bound);
     match random.below(400) {
-        0 => drop(batch.delete_node(NODES, b)),
-        1..10 => drop(batch.add_node(NODES)),
-        10..50 => drop(batch.delete_edge(EDGES, a, b, None)),
-        50..90 => drop(batch.set_row(ROWS, a, &random.bytes(shape.row_bytes as usize))),
+        0 => drop(tx.delete_node(NODES, b)),
+        1..10 => drop(tx.add_node(NODES)),
+        10..50 => drop(tx.delete_edge(EDGES, a, b, None)),
+        50..90 => drop(tx.set_row(ROWS, a, &random.bytes(shape.row_bytes as usize))),
         _ => {
             let data = EdgeData { time: random.below(50) as i64 - 25, weight: 0.5 };
-            drop(batch.add_edge(EDGES, a, b, data));
+            drop(tx.add_edge(EDGES, a, b, data));
         }
     }
 }
 
-/// A batch of `count` steps.
+/// A transaction of `count` steps.
 pub fn change(store: &Store, shape: &Shape, random: &mut Random, count: u64) {
-    let mut batch = store.write().unwrap();
-    (0..count).for_each(|_| step(&mut batch, shape, random));
-    batch.commit().unwrap();
+    let mut tx = store.write().unwrap();
+    (0..count).for_each(|_| step(&mut tx, shape, random));
+    tx.commit().unwrap();
 }

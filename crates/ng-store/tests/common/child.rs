@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use ng_store::{BuildOptions, OpenOptions, Store, StoreBuilder, UpdateError, WriteBatch};
+use ng_store::{BuildOptions, OpenOptions, Store, StoreBuilder, Transaction, UpdateError};
 use ng_testing::Random;
 
 use super::graph::{Graph, Op, Outcome, Schema};
@@ -59,12 +59,12 @@ fn adds_tensor(graph: &mut Graph, seed: u64, lsn: u64) -> bool {
     adds
 }
 
-/// A batch, once nobody else writes.
-fn begin(store: &Store) -> WriteBatch {
+/// A transaction, once nobody else writes.
+fn begin(store: &Store) -> Transaction {
     loop {
         match store.write() {
             Err(UpdateError::Busy { .. }) => std::thread::sleep(Duration::from_millis(1)),
-            batch => return batch.unwrap(),
+            tx => return tx.unwrap(),
         }
     }
 }
@@ -76,9 +76,9 @@ pub fn commit_to(store: &Store, graph: &mut Graph, seed: u64, lsn: u64) {
         assert_eq!(graph.add_tensor_to(store).unwrap(), lsn);
         return;
     }
-    let mut batch = begin(store);
-    commit(graph, seed, lsn, &mut |graph, op| drop(graph.run(&mut batch, op).unwrap()));
-    assert_eq!(batch.commit().unwrap().lsn, lsn);
+    let mut tx = begin(store);
+    commit(graph, seed, lsn, &mut |graph, op| drop(graph.run(&mut tx, op).unwrap()));
+    assert_eq!(tx.commit().unwrap().lsn, lsn);
 }
 
 /// Opens the store and commits until it is killed; tells `say` of each step.

@@ -1,4 +1,4 @@
-//! A graph that changes, in plain vectors: what each operation of a batch must do.
+//! A graph that changes, in plain vectors: what each operation of a transaction must do.
 //!
 //! Operations are drawn from a seeded generator and from the graph itself, so a run is a function
 //! of its seed. What must not live here: disks, faults, threads,
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use ng_store::{
     BuildOptions, EdgeData, EdgeTypeSpec, Entry, NewTensor, Owner, Store, StoreBuilder, TensorRef,
-    TensorSpec, UpdateError, WriteBatch,
+    TensorSpec, Transaction, UpdateError,
 };
 use ng_testing::{MemDisk, Random};
 use ng_types::{Dtype, EdgeTypeId, NodeTypeId};
@@ -64,7 +64,7 @@ impl Schema {
     }
 }
 
-/// One operation on a batch.
+/// One operation on a transaction.
 #[derive(Clone, Debug)]
 pub enum Op {
     AddNode(u16),
@@ -550,32 +550,32 @@ impl Graph {
         Outcome::Done
     }
 
-    /// Does `op` to an open batch.
+    /// Does `op` to an open transaction.
     ///
     /// # Errors
     /// What is no refusal.
-    pub fn run(&self, batch: &mut WriteBatch, op: &Op) -> Result<Outcome, UpdateError> {
+    pub fn run(&self, tx: &mut Transaction, op: &Op) -> Result<Outcome, UpdateError> {
         let done = match op {
             Op::AddNode(node_type) => {
-                batch.add_node(NodeTypeId(*node_type)).map(|id| Outcome::Ids(vec![id]))
+                tx.add_node(NodeTypeId(*node_type)).map(|id| Outcome::Ids(vec![id]))
             }
             Op::DeleteNode(node_type, id) => {
-                batch.delete_node(NodeTypeId(*node_type), *id).map(|_| Outcome::Done)
+                tx.delete_node(NodeTypeId(*node_type), *id).map(|_| Outcome::Done)
             }
-            Op::AddEdge(edge_type, source, destination, data) => batch
+            Op::AddEdge(edge_type, source, destination, data) => tx
                 .add_edge(EdgeTypeId(*edge_type), *source, *destination, *data)
                 .map(|id| Outcome::Ids(id.into_iter().collect())),
-            Op::AddEdges(edge_type, sources, destinations, data) => batch
-                .add_edges(EdgeTypeId(*edge_type), sources, destinations, data)
-                .map(Outcome::Ids),
-            Op::DeleteEdge(edge_type, source, destination, id) => batch
+            Op::AddEdges(edge_type, sources, destinations, data) => {
+                tx.add_edges(EdgeTypeId(*edge_type), sources, destinations, data).map(Outcome::Ids)
+            }
+            Op::DeleteEdge(edge_type, source, destination, id) => tx
                 .delete_edge(EdgeTypeId(*edge_type), *source, *destination, *id)
                 .map(Outcome::Count),
             Op::SetRow(tensor, row, bytes) => {
-                batch.set_row(self.tensor_ref(*tensor), *row, bytes).map(|()| Outcome::Done)
+                tx.set_row(self.tensor_ref(*tensor), *row, bytes).map(|()| Outcome::Done)
             }
             Op::SetRows(tensor, rows, bytes) => {
-                batch.set_rows(self.tensor_ref(*tensor), rows, bytes).map(|()| Outcome::Done)
+                tx.set_rows(self.tensor_ref(*tensor), rows, bytes).map(|()| Outcome::Done)
             }
         };
         Ok(match done {
@@ -595,12 +595,12 @@ impl Graph {
     /// What is no refusal; the graph is as before then.
     pub fn step(
         &mut self,
-        batch: &mut WriteBatch,
+        tx: &mut Transaction,
         random: &mut Random,
         grow: bool,
     ) -> Result<Outcome, UpdateError> {
         let op = self.draw(random, grow);
-        let outcome = self.run(batch, &op)?;
+        let outcome = self.run(tx, &op)?;
         let wanted = self.apply(&op, Some(&outcome));
         assert_eq!(outcome, wanted, "{op:?}");
         Ok(outcome)

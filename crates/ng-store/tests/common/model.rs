@@ -263,13 +263,13 @@ impl Model {
         rows.iter().flat_map(|r| tensor.bytes[*r as usize * width..][..width].to_vec()).collect()
     }
 
-    /// Compares random batches, twice each, so that the second comes from the caches.
-    pub fn compare(&self, snapshot: &Snapshot, random: &mut Random, batch: usize) {
+    /// Compares random transactions, twice each, so that the second comes from the caches.
+    pub fn compare(&self, snapshot: &Snapshot, random: &mut Random, tx: usize) {
         for index in 0..self.edges.len() {
             let (id, edges) = (EdgeTypeId(index as u16), &self.edges[index]);
             let bound = self.num_nodes[usize::from(edges.destination)];
             let listed: Vec<u64> = edges.lists.keys().copied().collect();
-            let nodes: Vec<u64> = (0..if bound == 0 { 0 } else { batch })
+            let nodes: Vec<u64> = (0..if bound == 0 { 0 } else { tx })
                 .map(|_| match random.below(3) {
                     0 if !listed.is_empty() => listed[random.below(listed.len() as u64) as usize],
                     _ => random.below(bound),
@@ -299,32 +299,32 @@ impl Model {
             let tensor = &self.tensors[index];
             let count = (tensor.bytes.len() / tensor.row_bytes) as u64;
             let rows: Vec<u64> =
-                (0..if count == 0 { 0 } else { batch }).map(|_| random.below(count)).collect();
+                (0..if count == 0 { 0 } else { tx }).map(|_| random.below(count)).collect();
             for _ in 0..2 {
                 let mut out = vec![0xee; rows.len() * tensor.row_bytes];
                 snapshot.gather(self.tensor_ref(index), &rows, &mut out).unwrap();
                 assert!(out == self.rows(index, &rows), "tensor {index}");
             }
         }
-        self.compare_queue(snapshot, random, batch);
-        self.compare_names(snapshot, random, batch);
+        self.compare_queue(snapshot, random, tx);
+        self.compare_names(snapshot, random, tx);
     }
 
     /// Rows that are asked for, read beside lists and by themselves, are those that are gathered.
-    fn compare_queue(&self, snapshot: &Snapshot, random: &mut Random, batch: usize) {
-        let (queue, batch) = (RowQueue::new(snapshot), batch.div_ceil(4));
+    fn compare_queue(&self, snapshot: &Snapshot, random: &mut Random, tx: usize) {
+        let (queue, tx) = (RowQueue::new(snapshot), tx.div_ceil(4));
         let ask = |index: usize, random: &mut Random| {
             let tensor = &self.tensors[index];
             let count = (tensor.bytes.len() / tensor.row_bytes) as u64;
             let rows: Vec<u64> =
-                (0..if count == 0 { 0 } else { batch }).map(|_| random.below(count)).collect();
+                (0..if count == 0 { 0 } else { tx }).map(|_| random.below(count)).collect();
             (index, queue.ask(self.tensor_ref(index), &rows).unwrap(), rows)
         };
         let mut asked: Vec<_> = (0..self.tensors.len()).map(|index| ask(index, random)).collect();
         for (index, edges) in self.edges.iter().enumerate() {
             let bound = self.num_nodes[usize::from(edges.destination)];
             let nodes: Vec<u64> =
-                (0..if bound == 0 { 0 } else { batch }).map(|_| random.below(bound)).collect();
+                (0..if bound == 0 { 0 } else { tx }).map(|_| random.below(bound)).collect();
             let mut found = Expansion::default();
             let mut all = |_, degree, positions: &mut Vec<u64>| positions.extend(0..degree);
             let id = EdgeTypeId(index as u16);
@@ -338,11 +338,11 @@ impl Model {
         }
     }
 
-    fn compare_names(&self, snapshot: &Snapshot, random: &mut Random, batch: usize) {
+    fn compare_names(&self, snapshot: &Snapshot, random: &mut Random, tx: usize) {
         for (index, names) in self.names.iter().enumerate() {
             let Some(names) = names else { continue };
             let id = NodeTypeId(index as u16);
-            let count = if names.is_empty() { 0 } else { batch };
+            let count = if names.is_empty() { 0 } else { tx };
             let ids: Vec<u64> = (0..count).map(|_| random.below(names.len() as u64)).collect();
             let expected: Vec<String> = ids.iter().map(|id| names[*id as usize].clone()).collect();
             assert_eq!(snapshot.names(id, &ids).unwrap(), expected);

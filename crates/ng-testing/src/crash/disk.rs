@@ -232,11 +232,11 @@ impl Disk for CrashDisk {
         self.inner.lock_writer()
     }
 
-    fn pin(&self, epoch: u64) -> io::Result<Option<Lock>> {
-        self.inner.pin(epoch)
+    fn pin(&self, checkpoint_id: u64) -> io::Result<Option<Lock>> {
+        self.inner.pin(checkpoint_id)
     }
 
-    fn is_pinned_below(&self, epoch: u64) -> io::Result<bool> {
-        self.inner.is_pinned_below(epoch)
+    fn is_pinned_below(&self, checkpoint_id: u64) -> io::Result<bool> {
+        self.inner.is_pinned_below(checkpoint_id)
     }
 }

@@ -57,7 +57,7 @@ def no_split(store: Store, owner: NodeType, config: TrainConfig) -> NameNotFound
             "import --split 60,20,20`"
         )
     return NameNotFound(
-        f"{store.path}: split={config.split} is not one of {owner.name!r}, which has "
+        f"{store.path}: split_index={config.split_index} is not one of {owner.name!r}, which has "
         f"{', '.join(map(str, there))}; use one of these"
     )
 
@@ -125,7 +125,7 @@ class Task(ABC):
         """The model, with fresh parameters from torch's generator.
 
         Args:
-            saved: The checkpoint that the run goes on from, if there is one.
+            saved: The training state that the run goes on from, if there is one.
 
         Raises:
             UnsupportedArgument: The model does not fit in memory.
@@ -180,5 +180,5 @@ class Task(ABC):
         return Metrics(self.kind, self.config.metrics, self.outputs)
 
     def plain_state(self) -> dict[str, Any]:
-        """What a checkpoint holds of the head."""
+        """What a training state holds of the head."""
         return {} if self.head is None else self.head.state_dict()

@@ -113,10 +113,10 @@ def _without_nodes(ends: NDArray[np.int64], dead: NDArray[np.int64]) -> NDArray[
 
 def _graph_codes(store: Store, ends: NDArray[np.int64], config: TrainConfig) -> NDArray[np.uint8]:
     """The code of the split of each graph."""
-    owner, name = store.schema.node_types[0], f"split_{config.split}"
+    owner, name = store.schema.node_types[0], f"split_{config.split_index}"
     count = len(ends) - 1
     if all(tensor.name != name for tensor in owner.tensors):
-        if config.split:
+        if config.split_index:
             raise no_split(store, owner, config)
         return _drawn_codes(count, config)
     if config.holdout != TrainConfig().holdout:

@@ -72,9 +72,9 @@ class NodeTask(Task):
 
     def _seeds(self, split: str) -> Any:
         config, schema = self.config, self.store.schema
-        if schema.is_homogeneous and config.split == 0:
+        if schema.is_homogeneous and config.split_index == 0:
             return split
-        ids = torch.from_numpy(self.store.split(split, self._owner.name, config.split))
+        ids = torch.from_numpy(self.store.split(split, self._owner.name, config.split_index))
         return ids if schema.is_homogeneous else (self._owner.name, ids)
 
     def train_loader(self) -> EpochLoader:
@@ -106,7 +106,7 @@ class NodeTask(Task):
         if not (self.source.is_whole and self.encoder.model.training):
             return slice(0, part.batch_size)
         mask: Tensor = part.train_mask
-        return mask if mask.dim() == 1 else mask[:, self.config.split]
+        return mask if mask.dim() == 1 else mask[:, self.config.split_index]
 
     def loss(self, prediction: Prediction) -> Tensor:
         """The loss of a prediction that is not empty."""
@@ -155,9 +155,9 @@ def _target_type(store: Store, config: TrainConfig) -> NodeType:
     tensors = [tensor.name for tensor in owner.tensors]
     if "y" not in tensors:
         raise NameNotFound(f"{store.path}: no node tensor 'y'; import labels")
-    if f"split_{config.split}" not in tensors:
+    if f"split_{config.split_index}" not in tensors:
         raise no_split(store, owner, config)
-    if not len(store.split("train", owner.name, config.split)):
+    if not len(store.split("train", owner.name, config.split_index)):
         raise UnsupportedArgument(
             f"{store.path}: the training split is empty; import again with `neargraph import "
             "--split 60,20,20`"
@@ -171,6 +171,6 @@ def _blocks(store: Store, owner: NodeType, config: TrainConfig) -> Iterator[Bloc
     dead = snapshot.dead_nodes(owner.name)
     for first in range(0, owner.num_nodes, BLOCK_ROWS):
         ids = np.arange(first, min(first + BLOCK_ROWS, owner.num_nodes), dtype=np.int64)
-        codes = np.array(snapshot.features(owner.name, ids, f"split_{config.split}"))
+        codes = np.array(snapshot.features(owner.name, ids, f"split_{config.split_index}"))
         codes[np.isin(ids, dead)] = 0
         yield ids, codes

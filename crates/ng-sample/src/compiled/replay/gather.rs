@@ -1,6 +1,6 @@
 //! The gathering thread: records taken apart, their cold rows and the hot ones in memory at hand.
 
-use ng_io::Region;
+use ng_io::AnonMap;
 
 use super::{Replay, ReplayState};
 use crate::SampleError;
@@ -16,7 +16,7 @@ use crate::{Ids, MiniBatch};
 pub(super) struct Loaded {
     pub gatherer: Gatherer,
     /// By table: its hot rows, one behind the other.
-    pub hot: Vec<Region>,
+    pub hot: Vec<AnonMap>,
 }
 
 impl Replay {
@@ -36,7 +36,7 @@ impl Replay {
         }
     }
 
-    fn gather(&self, job: u64, memory: &Region) -> Result<MiniBatch, SampleError> {
+    fn gather(&self, job: u64, memory: &AnonMap) -> Result<MiniBatch, SampleError> {
         let (file, batch) = self.place(job);
         let file = &self.files[file];
         let bytes = &memory.as_slice()[..file.entries[batch as usize].bytes as usize];
@@ -58,7 +58,7 @@ impl Replay {
         }
         let rows_read = behind.iter().sum::<usize>() as u64;
         let loaded = self.loaded.get().ok_or(SampleError::Stopped)?;
-        let hot = loaded.hot.iter().map(Region::as_slice).collect();
+        let hot = loaded.hot.iter().map(AnonMap::as_slice).collect();
         let rows = Rows { places: &all, memory: Memory::Record { hot, cold } };
         loaded.gatherer.gather(&self.shared, job, sample, &rows, rows_read)
     }

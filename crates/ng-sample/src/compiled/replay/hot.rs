@@ -1,7 +1,7 @@
 //! What a replay holds in memory: hot rows, read from the file of the set's first epoch, and whole
 //! tensors.
 
-use ng_io::Region;
+use ng_io::AnonMap;
 use ng_simd::{copy_streaming, finish_streaming};
 use ng_store::{TensorMeta, TensorRef};
 
@@ -39,10 +39,10 @@ impl Replay {
     }
 
     /// Reads the hot rows, table by table one behind the other.
-    fn load_hot(&self) -> Result<Vec<Region>, SampleError> {
+    fn load_hot(&self) -> Result<Vec<AnonMap>, SampleError> {
         let bytes = |table: &PackedTable| (table.hot.len() * table.width) as usize;
         let regions = self.hot().tables.iter().map(|table| region(bytes(table)));
-        let mut regions: Vec<Region> = regions.collect::<Result<_, _>>()?;
+        let mut regions: Vec<AnonMap> = regions.collect::<Result<_, _>>()?;
         let file = self.files.iter().find(|file| file.id().has_hot_rows());
         let Some(file) = file.filter(|_| self.hot().num_rows() > 0) else {
             return match self.hot().num_rows() {

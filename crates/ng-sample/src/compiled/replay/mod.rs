@@ -11,7 +11,7 @@ mod read;
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 
-use ng_io::Region;
+use ng_io::AnonMap;
 use ng_types::Reservation;
 
 use super::error::CompiledError;
@@ -30,9 +30,9 @@ pub(crate) struct Records {
     /// The next job whose record is read.
     begun: u64,
     /// Records that nobody uses.
-    free: Vec<Region>,
+    free: Vec<AnonMap>,
     /// Records that were read, in the order of the jobs.
-    read: VecDeque<(u64, Region)>,
+    read: VecDeque<(u64, AnonMap)>,
 }
 
 /// The state of a replay.
@@ -102,7 +102,7 @@ impl Replay {
     /// the epoch that was compiled.
     fn place(&self, job: u64) -> (usize, u64) {
         let Place { epoch, batch, .. } = self.shared.jobs.place(job);
-        let own = self.files.iter().position(|file| file.id().train_epoch == epoch);
+        let own = self.files.iter().position(|file| file.id().epoch == epoch);
         (own.unwrap_or((epoch % self.files.len() as u64) as usize), batch)
     }
 }

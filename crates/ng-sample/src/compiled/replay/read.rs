@@ -5,7 +5,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use ng_io::{ReadError, ReadOp, Region};
+use ng_io::{AnonMap, ReadError, ReadOp};
 use ng_simd::{copy_streaming, finish_streaming};
 use ng_store::SealedError;
 use ng_types::checksum;
@@ -25,7 +25,7 @@ struct Arriving {
     job: u64,
     batch: u64,
     entry: Entry,
-    memory: Region,
+    memory: AnonMap,
     /// The piece that is asked for next.
     next: usize,
     /// Pieces that are not there yet.

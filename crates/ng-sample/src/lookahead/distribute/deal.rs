@@ -8,7 +8,7 @@
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ng_io::{Region, ScratchFile, vec_in_huge_pages};
+use ng_io::{AnonMap, ScratchFile, vec_in_huge_pages};
 use ng_store::{Merge, Planned, RowPart, RowPlan};
 
 use super::dealer::Dealer;
@@ -97,7 +97,7 @@ pub(super) struct Part {
     pub number: u64,
     pub rows: Vec<u64>,
     plan: RowPlan,
-    pub memory: Mutex<Region>,
+    pub memory: Mutex<AnonMap>,
 }
 
 impl Planned for Part {
@@ -110,7 +110,7 @@ impl Planned for Part {
 pub(super) struct Piece {
     pub offset: u64,
     pub bytes: usize,
-    pub memory: Region,
+    pub memory: AnonMap,
 }
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -166,7 +166,7 @@ impl LookAhead {
         table: &Table,
         (sizes, gap_blocks): (Sizes, u32),
         parts: &Sender<Arc<Part>>,
-        memory: &Receiver<Region>,
+        memory: &Receiver<AnonMap>,
     ) -> Result<(), SampleError> {
         let (snapshot, width) = (self.snapshot(), table.width as usize);
         let wanted = table.uses.counts().iter().enumerate().filter(|(_, count)| **count > 0);
@@ -210,7 +210,7 @@ impl LookAhead {
 fn write_pieces(
     file: &ScratchFile,
     full: &Mutex<Receiver<Piece>>,
-    clean: &Sender<Region>,
+    clean: &Sender<AnonMap>,
 ) -> Result<(), SampleError> {
     loop {
         let Ok(Piece { offset, bytes, memory }) = lock(full).recv() else { return Ok(()) };

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 
-use ng_io::{BLOCK_BYTES, Region};
+use ng_io::{AnonMap, BLOCK_BYTES};
 
 use super::deal::{Deal, Part, Piece, lock};
 use super::memory::region_bytes;
@@ -22,14 +22,14 @@ pub(super) struct Dealer<'a> {
     pub deal: &'a Deal,
     pub piece_bytes: usize,
     pub pieces: Sender<Piece>,
-    pub clean: Receiver<Region>,
+    pub clean: Receiver<AnonMap>,
     /// Buffers that were made.
     pub made: u64,
 }
 
 /// A buffer that is being filled.
 struct Open {
-    memory: Region,
+    memory: AnonMap,
     filled: usize,
     offset: u64,
     /// Where the region of its batch ends.
@@ -43,8 +43,8 @@ impl Dealer<'_> {
         mut self,
         shared: &AheadShared,
         parts: &Receiver<Arc<Part>>,
-        memory: &Sender<Region>,
-        hot: &mut Region,
+        memory: &Sender<AnonMap>,
+        hot: &mut AnonMap,
     ) -> Result<(), SampleError> {
         let width = self.table.width as usize;
         let opens = self.table.regions.iter();
@@ -109,7 +109,7 @@ impl Dealer<'_> {
     }
 
     /// An empty buffer; `None` if the writers have gone because everything stops.
-    fn buffer(&mut self) -> Result<Option<Region>, SampleError> {
+    fn buffer(&mut self) -> Result<Option<AnonMap>, SampleError> {
         if let Ok(clean) = self.clean.try_recv() {
             return Ok(Some(clean));
         }
@@ -124,7 +124,7 @@ impl Dealer<'_> {
 
     fn flush(&self, open: &mut Open) {
         let bytes = std::mem::take(&mut open.filled).next_multiple_of(BLOCK_BYTES);
-        let Ok(none) = Region::new(0) else { return };
+        let Ok(none) = AnonMap::new(0) else { return };
         if bytes == 0 {
             return;
         }

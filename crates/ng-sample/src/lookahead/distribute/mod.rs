@@ -3,18 +3,18 @@
 //! file without a name; then each batch reads its region.
 //!
 //! What lives here: how the rows of a stretch are counted ([`uses`]), dealt out ([`deal`]) and read
-//! back ([`replay`]), and the memory for that ([`memory`]). What must not: sampling, how rows are
+//! back ([`regions`]), and the memory for that ([`memory`]). What must not: sampling, how rows are
 //! found in a store. The invariants: a region holds the distinct rows of its batch that are not in
 //! memory, in the order of the file; what is taken was part of what was chosen.
 
 mod deal;
 mod dealer;
 mod memory;
-mod replay;
+mod regions;
 mod sizes;
 mod uses;
 
-use ng_io::{Region, ScratchFile};
+use ng_io::{AnonMap, ScratchFile};
 use ng_store::TensorRef;
 
 use super::engine::LookAhead;
@@ -38,7 +38,7 @@ struct Table {
     uses: Uses,
     hot: HotRows,
     /// The hot rows, one behind the other.
-    memory: Region,
+    memory: AnonMap,
     /// By batch: where its rows are in the file.
     regions: Vec<Place>,
 }
@@ -86,7 +86,7 @@ impl LookAhead {
             self.shared.clock.count(Work::Read, read)?;
             table.uses = Uses::default();
         }
-        self.replay_regions(&tables, gatherer, &mut spill, file, room)
+        self.read_regions(&tables, gatherer, &mut spill, file, room)
     }
 
     /// Counts how many batches want each row, by table.

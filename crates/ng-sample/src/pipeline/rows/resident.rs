@@ -1,7 +1,7 @@
 //! Tensors of narrow rows that are small beside the budget, such as labels: read once, whole, and
 //! kept in the order of ids.
 
-use ng_io::Region;
+use ng_io::AnonMap;
 use ng_simd::{RowDecoder, prefetch_at};
 use ng_store::{Owner, ReadError, Snapshot, TensorRef};
 use ng_types::Reservation;
@@ -17,7 +17,7 @@ const NEAR: usize = 16;
 #[derive(Debug)]
 pub(crate) struct ResidentTensor {
     width: usize,
-    bytes: Region,
+    bytes: AnonMap,
     _held: Reservation,
 }
 

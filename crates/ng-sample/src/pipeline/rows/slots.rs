@@ -7,7 +7,7 @@
 
 use std::sync::{PoisonError, RwLock};
 
-use ng_io::Region;
+use ng_io::AnonMap;
 use ng_simd::copy_streaming;
 use ng_store::RowPart;
 
@@ -26,7 +26,7 @@ const ROWS_TOGETHER: usize = 64;
 pub(crate) struct Slots {
     width: usize,
     per_shard: usize,
-    shards: Vec<RwLock<Region>>,
+    shards: Vec<RwLock<AnonMap>>,
 }
 
 impl Slots {

@@ -6,7 +6,7 @@
 
 use ng_import::{ArrowBatch, ArrowError, ArrowField};
 use ng_rpc::{Code, Problem, problem_of, v1};
-use ng_store::{Begun, Catalog, EdgeData, Owner, TensorMeta, TensorRef, UpdateError, WriteBatch};
+use ng_store::{Begun, Catalog, EdgeData, Owner, TensorMeta, TensorRef, Transaction, UpdateError};
 use ng_types::{Dtype, EdgeTypeId, NodeTypeId, Reservation};
 
 use super::columns::{Columns, EdgeColumns, Source, of_edges, of_nodes, places};
@@ -83,29 +83,29 @@ impl Graph {
         self.check_there()?;
         let failed = |error: UpdateError| self.refused(&error);
         let key = head.idempotency_key.as_slice();
-        let mut batch = match key {
+        let mut tx = match key {
             [] => self.store.write().map_err(failed)?,
             _ => match self.store.write_keyed(key, head.key_since_commit).map_err(failed)? {
-                Begun::New(batch) => *batch,
+                Begun::New(tx) => *tx,
                 Begun::Known(known) => return repeated(&known, hash),
                 Begun::Forgotten(to) => return Err(key_too_old(to)),
             },
         };
-        let first_nodes = first_nodes(&mut batch, head)?;
+        let first_nodes = first_nodes(&mut tx, head)?;
         let mut answer = v1::UpdateGraphResponse { first_nodes, ..Default::default() };
         let mut added = vec![0; head.node_types.len()];
         for step in steps {
-            let done = step.run(&mut batch, &mut added, &mut answer);
+            let done = step.run(&mut tx, &mut added, &mut answer);
             done.map_err(|problem| {
                 let message = format!("batch {}: {}", step.number, problem.message);
                 step.of.told(Problem { message, ..problem })
             })?;
         }
         if !key.is_empty() {
-            let kept = batch.keep(key, &note_of(hash, &answer));
+            let kept = tx.keep(key, &note_of(hash, &answer));
             kept.map_err(|e| problem_of(&e).at("head.idempotency_key"))?;
         }
-        let commit = batch.commit().map_err(failed)?;
+        let commit = tx.commit().map_err(failed)?;
         self.note_commit(commit.lsn);
         let (commit, fingerprint) = (commit.lsn, commit.fingerprint);
         answer.snapshot = Some(v1::Snapshot { commit, fingerprint });
@@ -114,8 +114,8 @@ impl Graph {
 }
 
 /// Where new nodes begin, by the node types of the head. A type may stand there twice.
-fn first_nodes(batch: &mut WriteBatch, head: &v1::UpdateGraphHead) -> Result<Vec<u64>, Problem> {
-    let catalog = batch.catalog().map_err(|e| problem_of(&e))?;
+fn first_nodes(tx: &mut Transaction, head: &v1::UpdateGraphHead) -> Result<Vec<u64>, Problem> {
+    let catalog = tx.catalog().map_err(|e| problem_of(&e))?;
     let first = |(at, given): (usize, &v1::NewNodeType)| {
         let of = of_nodes(head, at);
         let id = names::node_type(catalog, &given.name, &of.field)?;
@@ -132,7 +132,7 @@ fn first_nodes(batch: &mut WriteBatch, head: &v1::UpdateGraphHead) -> Result<Vec
     head.node_types.iter().enumerate().map(first).collect()
 }
 
-/// Takes what is kept of a batch from the budget, before it is kept.
+/// Takes what is kept of a transaction from the budget, before it is kept.
 type Hold<'a> = dyn FnMut(u64) -> Result<(), Problem> + 'a;
 
 /// Reads the stream of a node type.
@@ -145,7 +145,7 @@ fn node_steps<'a>(
 ) -> Result<(), Problem> {
     let id = names::node_type(catalog, &given.name, &of.field)?;
     if given.tensors.is_empty() {
-        let remedy = "name tensors, or add nodes without rows in batches of changes";
+        let remedy = "name tensors, or add nodes without rows in transactions";
         return Err(of.wrong("it names no tensors").remedy(remedy));
     }
     let fields = columns.schema(of)?;
@@ -278,10 +278,10 @@ fn all_ids(of: &Source, batch: &ArrowBatch, column: usize) -> Result<Vec<u64>, P
 }
 
 impl Step<'_> {
-    /// Does it in an open batch. `added` are the nodes so far, by node type of the head.
+    /// Does it in an open transaction. `added` are the nodes so far, by node type of the head.
     fn run(
         &self,
-        batch: &mut WriteBatch,
+        tx: &mut Transaction,
         added: &mut [u64],
         answer: &mut v1::UpdateGraphResponse,
     ) -> Result<(), Problem> {
@@ -289,7 +289,7 @@ impl Step<'_> {
         let new;
         let ids: &[u64] = match &self.what {
             What::AddNodes(at, node_type, count) => {
-                new = add_nodes(batch, *node_type, *count)?;
+                new = add_nodes(tx, *node_type, *count)?;
                 let first = &mut answer.first_nodes[*at];
                 *first =
                     if added[*at] == 0 { new.first().copied().unwrap_or(*first) } else { *first };
@@ -305,7 +305,7 @@ impl Step<'_> {
                 ids
             }
             What::AddEdges(edge_type, sources, destinations, data) => {
-                let ids = batch.add_edges(*edge_type, sources, destinations, data);
+                let ids = tx.add_edges(*edge_type, sources, destinations, data);
                 new = ids.map_err(failed)?;
                 answer.num_edges += sources.len() as u64;
                 &new
@@ -316,25 +316,21 @@ impl Step<'_> {
             let bytes = match how {
                 How::AsStored => bytes,
                 How::Encoded => {
-                    encoded = batch.encode_rows(*tensor, bytes).map_err(failed)?;
+                    encoded = tx.encode_rows(*tensor, bytes).map_err(failed)?;
                     &encoded
                 }
             };
-            batch.set_rows(*tensor, ids, bytes).map_err(failed)?;
+            tx.set_rows(*tensor, ids, bytes).map_err(failed)?;
         }
         Ok(())
     }
 }
 
 /// Adds nodes whose ids follow each other.
-fn add_nodes(
-    batch: &mut WriteBatch,
-    node_type: NodeTypeId,
-    count: u64,
-) -> Result<Vec<u64>, Problem> {
+fn add_nodes(tx: &mut Transaction, node_type: NodeTypeId, count: u64) -> Result<Vec<u64>, Problem> {
     let mut ids: Vec<u64> = Vec::new();
     for _ in 0..count {
-        let id = batch.add_node(node_type).map_err(|error| problem_of(&error))?;
+        let id = tx.add_node(node_type).map_err(|error| problem_of(&error))?;
         if ids.last().is_some_and(|last| *last + 1 != id) {
             return Err(reused());
         }
@@ -346,5 +342,5 @@ fn add_nodes(
 fn reused() -> Problem {
     let message = "the graph gives the ids of deleted nodes out again, and they do not follow";
     Problem::new(Code::FailedPrecondition, "IDS_REUSED", message)
-        .remedy("add nodes with batches of changes, whose answers name each id")
+        .remedy("add nodes with transactions, whose answers name each id")
 }

@@ -16,7 +16,7 @@ use super::change::check_key;
 pub use columns::Columns;
 pub use new::{Making, make};
 
-/// The form of a note, beside those of batches of changes.
+/// The form of a note, beside those of transactions.
 const FORM: u8 = 2;
 /// Bytes of the hash behind it.
 const HASH_BYTES: usize = 32;
@@ -54,7 +54,7 @@ pub fn repeated(
     let same = known.note.strip_prefix(&[FORM]).and_then(|rest| rest.strip_prefix(hash.as_slice()));
     let kept = same.and_then(|kept| v1::UpdateGraphResponse::decode(kept).ok());
     let kept = kept.ok_or_else(|| {
-        let message = "a stream or batch with this key was applied, and it was another one";
+        let message = "a stream or transaction with this key was applied, and it was another one";
         Problem::argument("head.idempotency_key", message)
             .remedy("use a new key for each stream, and the same one to send it again")
     })?;

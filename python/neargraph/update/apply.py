@@ -1,4 +1,4 @@
-"""A file of events into a store, batch by batch.
+"""Applies a file of events to a store, commit by commit.
 
 The invariant: rows are applied in order, and whatever happens it is known how many of them are
 committed, so that a run that stopped can go on behind them.
@@ -55,7 +55,7 @@ def update_from(
     store: Store,
     path: Path,
     *,
-    batch: int = 1000,
+    commit_every: int = 1000,
     skip_rows: int = 0,
     on_error: OnError = "stop",
     dry_run: bool = False,
@@ -66,10 +66,10 @@ def update_from(
     Args:
         store: The open store.
         path: A .csv, .tsv, .parquet or .npz file.
-        batch: Rows of a commit.
+        commit_every: Rows of one commit.
         skip_rows: Rows at the start to leave out, as a run that stopped says.
-        on_error: ``"stop"`` at a bad row, with all batches before its own committed, or ``"skip"``
-            bad rows.
+        on_error: ``"stop"`` at a bad row, with all transactions before its own committed, or
+            ``"skip"`` bad rows.
         dry_run: Only read the file, and check names, types and shapes.
         progress: Called with (rows done, rows or None).
 
@@ -77,10 +77,10 @@ def update_from(
         UpdateFailed: A bad row, or a bad file; the message says how to go on.
         StoreBusy, StorePoisoned, IoFailed: The store cannot be written to.
     """
-    if batch < 1 or skip_rows < 0 or on_error not in ("stop", "skip"):
+    if commit_every < 1 or skip_rows < 0 or on_error not in ("stop", "skip"):
         raise UnsupportedArgument(
-            f"batch is at least 1, skip_rows at least 0, on_error stop or skip; "
-            f"got {batch}, {skip_rows} and {on_error!r}"
+            f"commit_every is at least 1, skip_rows at least 0, on_error stop or skip; "
+            f"got {commit_every}, {skip_rows} and {on_error!r}"
         )
     source = open_events(path, store.schema)
     run = _Run(store, source, skip_rows, on_error, dry_run)
@@ -88,7 +88,7 @@ def update_from(
     rows = enumerate(source.rows(), 1)
     for number, _ in islice(rows, skip_rows):
         run.done = number
-    while part := run.read(rows, batch):
+    while part := run.read(rows, commit_every):
         run.take(part)
         if progress is not None:
             progress(run.done, source.num_rows)
@@ -142,20 +142,20 @@ class _Run:
     def _commit(self, events: list[Event], messages: Messages) -> list[Event]:
         """Applies events; those that were not refused."""
         try:
-            with self._store.write() as batch:
-                apply_all(batch, events)
+            with self._store.write() as tx:
+                apply_all(tx, events)
         except (*_BAD_ROW, UpdateFailed):
             events = self._commit_one_by_one(events, messages)
         self.report.commits += bool(events)
         return events
 
     def _commit_one_by_one(self, events: list[Event], messages: Messages) -> list[Event]:
-        # Nothing of the batch was kept, so it can be done again to find the row that is bad.
+        # Nothing of the transaction was kept, so it can be done again to find the row that is bad.
         applied = []
-        with self._store.write() as batch:
+        with self._store.write() as tx:
             for event in events:
                 try:
-                    event.apply(batch)
+                    event.apply(tx)
                     applied.append(event)
                 except _BAD_ROW as error:
                     messages.append(self._bad(event.row, error))
@@ -177,6 +177,6 @@ class _Run:
 
     def _how_to_go_on(self) -> str:
         return (
-            f"The {self.done} rows before its batch are done: correct the file and go on with "
-            f"--skip-rows {self.done}"
+            f"The {self.done} rows before its transaction are done: correct the file and "
+            f"go on with --skip-rows {self.done}"
         )

@@ -1,4 +1,4 @@
-//! [`WriteBatch`]: operations that become durable together, or not at all.
+//! [`Transaction`]: operations that become durable together, or not at all.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,17 +16,17 @@ use crate::write::op::Op;
 use crate::write::ops::Ops;
 use crate::write::writer::{Head, Writer};
 
-/// An open batch. It sees what it has done itself; nobody else does before [`WriteBatch::commit`].
-/// Batches of several threads take turns: the next one starts when this one is committed or
-/// dropped. Dropping it undoes all of it.
+/// An open transaction. It sees what it has done itself; nobody else does before
+/// [`Transaction::commit`]. Transactions of several threads take turns: the next one starts when
+/// this one is committed or dropped. Dropping it undoes all of it.
 ///
-/// A batch is a draft as long as its operations can be checked without being done: then they are
-/// done once they are durable, on pages that nobody else may see, and none of them has to be
+/// A transaction is a draft as long as its operations can be checked without being done: then they
+/// are done once they are durable, on pages that nobody else may see, and none of them has to be
 /// copied. An operation whose answer depends on lists ends the draft: all operations so far are
 /// done on copies of the pages, and so are all that follow.
-pub struct WriteBatch {
+pub struct Transaction {
     writer: Arc<Writer>,
-    /// Taken out while the batch is open; `None` once it was given back.
+    /// Taken out while the transaction is open; `None` once it was given back.
     head: Option<Head>,
     edit: Option<Edit>,
     is_draft: bool,
@@ -44,7 +44,7 @@ pub struct EdgeData {
     pub weight: f32,
 }
 
-/// A batch that was committed.
+/// A transaction that was committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Commit {
     /// Its number.
@@ -55,8 +55,8 @@ pub struct Commit {
     pub ops: u64,
 }
 
-impl WriteBatch {
-    /// A batch whose turn has come.
+impl Transaction {
+    /// A transaction whose turn has come.
     pub(crate) fn begin(writer: Arc<Writer>) -> Result<Self, UpdateError> {
         let (head, edit) = writer.begin()?;
         Ok(Self {
@@ -79,7 +79,7 @@ impl WriteBatch {
     }
 
     /// Does `op`. If there is no memory for it, a checkpoint takes what earlier commits hold, the
-    /// batch is done again, and then `op`.
+    /// transaction is done again, and then `op`.
     fn with_room<T>(
         &mut self,
         op: impl Fn(&mut Self) -> Result<T, UpdateError>,
@@ -141,7 +141,7 @@ impl WriteBatch {
         self.run(|edit| edit.check_nodes(node_type, ids))
     }
 
-    /// Runs an operation; one that fails half way spoils the batch.
+    /// Runs an operation; one that fails half way spoils the transaction.
     fn run<T>(
         &mut self,
         op: impl FnOnce(&mut Edit) -> Result<T, UpdateError>,
@@ -174,15 +174,15 @@ impl WriteBatch {
         if is_much { self.end_draft() } else { Ok(()) }
     }
 
-    /// The types and tensors, as this batch has made them.
+    /// The types and tensors, as this transaction has made them.
     ///
     /// # Errors
-    /// [`UpdateError::Broken`] if the batch is closed or spoiled.
+    /// [`UpdateError::Broken`] if the transaction is closed or spoiled.
     pub fn catalog(&mut self) -> Result<&Catalog, UpdateError> {
         Ok(&self.edit()?.catalog)
     }
 
-    /// Finds a tensor by name, for [`WriteBatch::set_row`].
+    /// Finds a tensor by name, for [`Transaction::set_row`].
     ///
     /// # Errors
     /// [`UpdateError::Read`] if the owner has none of that name.
@@ -202,22 +202,22 @@ impl WriteBatch {
         self.ops.count == 0
     }
 
-    /// Adds a node (AddVertex) and returns its id. Its rows are 0 until [`WriteBatch::set_row`].
+    /// Adds a node (AddVertex) and returns its id. Its rows are 0 until [`Transaction::set_row`].
     ///
     /// # Errors
     /// [`UpdateError::Unsupported`] for types with string ids or without free ids,
     /// [`UpdateError::Read`].
     pub fn add_node(&mut self, node_type: NodeTypeId) -> Result<NodeId, UpdateError> {
-        self.with_room(|batch| {
-            if batch.edit()?.catalog.reuse_ids {
-                batch.end_draft()?;
+        self.with_room(|tx| {
+            if tx.edit()?.catalog.reuse_ids {
+                tx.end_draft()?;
             }
-            batch.afford(|edit| edit.node_cost_bytes(node_type))?;
-            let (writer, is_draft) = (Arc::clone(&batch.writer), batch.is_draft);
-            let deleted = std::mem::take(&mut batch.ops.deleted);
+            tx.afford(|edit| edit.node_cost_bytes(node_type))?;
+            let (writer, is_draft) = (Arc::clone(&tx.writer), tx.is_draft);
+            let deleted = std::mem::take(&mut tx.ops.deleted);
             let may_reuse =
                 |id| !deleted.contains(&(node_type, id)) && writer.may_reuse(node_type, id);
-            let result = batch.run(|edit| {
+            let result = tx.run(|edit| {
                 let id = edit.next_node(node_type, may_reuse)?;
                 match is_draft {
                     true => edit.draft_node(node_type, id)?,
@@ -225,9 +225,9 @@ impl WriteBatch {
                 }
                 Ok(id)
             });
-            batch.ops.deleted = deleted;
+            tx.ops.deleted = deleted;
             let id = result?;
-            batch.note(&Op::AddNode { node_type, id })?;
+            tx.note(&Op::AddNode { node_type, id })?;
             Ok(id)
         })
     }
@@ -238,15 +238,15 @@ impl WriteBatch {
     /// # Errors
     /// [`UpdateError::NodeNotFound`], [`UpdateError::ReverseMissing`], [`UpdateError::Read`].
     pub fn delete_node(&mut self, node_type: NodeTypeId, id: NodeId) -> Result<(), UpdateError> {
-        self.with_room(|batch| {
-            batch.check_nodes(node_type, &[id])?;
-            batch.afford(|edit| edit.delete_cost_bytes(node_type, id))?;
-            let is_draft = batch.is_draft;
-            batch.run(|edit| match is_draft {
+        self.with_room(|tx| {
+            tx.check_nodes(node_type, &[id])?;
+            tx.afford(|edit| edit.delete_cost_bytes(node_type, id))?;
+            let is_draft = tx.is_draft;
+            tx.run(|edit| match is_draft {
                 true => edit.check_delete(node_type, id),
                 false => edit.delete_node(node_type, id).map(drop),
             })?;
-            batch.note(&Op::DeleteNode { node_type, id })
+            tx.note(&Op::DeleteNode { node_type, id })
         })
     }
 
@@ -267,12 +267,13 @@ impl WriteBatch {
         Ok(ids.first().copied())
     }
 
-    /// [`WriteBatch::add_edge`] for many edges, or none of them: what is refused has changed
+    /// [`Transaction::add_edge`] for many edges, or none of them: what is refused has changed
     /// nothing. `data` has one element for each edge, or none at all. Returns their edge ids, or
     /// nothing where edges have none. What has to be read for them is read together.
     ///
     /// # Errors
-    /// As [`WriteBatch::add_edge`], and [`UpdateError::Unsupported`] for columns of unequal length.
+    /// As [`Transaction::add_edge`], and [`UpdateError::Unsupported`] for columns of unequal
+    /// length.
     pub fn add_edges(
         &mut self,
         edge_type: EdgeTypeId,
@@ -280,7 +281,7 @@ impl WriteBatch {
         destinations: &[NodeId],
         data: &[EdgeData],
     ) -> Result<Vec<u64>, UpdateError> {
-        self.with_room(|batch| {
+        self.with_room(|tx| {
             let count = sources.len();
             if destinations.len() != count || !(data.is_empty() || data.len() == count) {
                 let what = format!(
@@ -290,26 +291,25 @@ impl WriteBatch {
                 );
                 return Err(UpdateError::Unsupported { what });
             }
-            let meta = batch.edit()?.catalog.edge_type(edge_type)?;
+            let meta = tx.edit()?.catalog.edge_type(edge_type)?;
             let (ends, has_ids) =
                 ([(meta.source, sources), (meta.destination, destinations)], meta.has_edge_ids);
             if meta.unique {
-                batch.end_draft()?;
+                tx.end_draft()?;
             }
             for (node_type, ids) in ends {
-                batch.check_nodes(node_type, ids)?;
+                tx.check_nodes(node_type, ids)?;
             }
-            batch
-                .afford(|edit| Ok(edit.edge_cost_bytes(edge_type)?.saturating_mul(count as u64)))?;
-            let is_draft = batch.is_draft;
+            tx.afford(|edit| Ok(edit.edge_cost_bytes(edge_type)?.saturating_mul(count as u64)))?;
+            let is_draft = tx.is_draft;
             let first = match is_draft {
-                true => batch.run(|edit| edit.draft_edges(edge_type, count as u64))?,
-                false => batch.run(|edit| {
+                true => tx.run(|edit| edit.draft_edges(edge_type, count as u64))?,
+                false => tx.run(|edit| {
                     edit.prefetch_edges(edge_type, sources, destinations)?;
                     Ok(0)
                 })?,
             };
-            batch.ops.touch_edges(edge_type, sources, destinations);
+            tx.ops.touch_edges(edge_type, sources, destinations);
             let mut ids = Vec::with_capacity(count);
             for (at, (source, destination)) in sources.iter().zip(destinations).enumerate() {
                 let (source, destination) = (*source, *destination);
@@ -318,10 +318,9 @@ impl WriteBatch {
                 let edge_id = if has_ids { first + at as u64 } else { 0 };
                 let mut entry = Entry { source, edge_id, time, weight };
                 if !is_draft {
-                    entry.edge_id =
-                        batch.run(|edit| edit.add_edge(edge_type, destination, entry))?;
+                    entry.edge_id = tx.run(|edit| edit.add_edge(edge_type, destination, entry))?;
                 }
-                batch.note(&Op::AddEdge { edge_type, destination, entry })?;
+                tx.note(&Op::AddEdge { edge_type, destination, entry })?;
                 if has_ids {
                     ids.push(entry.edge_id);
                 }
@@ -343,11 +342,11 @@ impl WriteBatch {
         destination: NodeId,
         edge_id: Option<u64>,
     ) -> Result<u64, UpdateError> {
-        self.with_room(|batch| {
-            batch.end_draft()?;
+        self.with_room(|tx| {
+            tx.end_draft()?;
             let removed =
-                batch.run(|edit| edit.delete_edge(edge_type, source, destination, edge_id))?;
-            batch.note(&Op::DeleteEdge { edge_type, source, destination, edge_id })?;
+                tx.run(|edit| edit.delete_edge(edge_type, source, destination, edge_id))?;
+            tx.note(&Op::DeleteEdge { edge_type, source, destination, edge_id })?;
             Ok(removed)
         })
     }
@@ -366,47 +365,45 @@ impl WriteBatch {
         self.set_rows(tensor, &[row], bytes)
     }
 
-    /// [`WriteBatch::set_row`] for many rows, which stand in `bytes` one after the other, or for
+    /// [`Transaction::set_row`] for many rows, which stand in `bytes` one after the other, or for
     /// none of them: what is refused has changed nothing.
     ///
     /// # Errors
-    /// As [`WriteBatch::set_row`].
+    /// As [`Transaction::set_row`].
     pub fn set_rows(
         &mut self,
         tensor: TensorRef,
         rows: &[u64],
         bytes: &[u8],
     ) -> Result<(), UpdateError> {
-        self.with_room(|batch| {
+        self.with_room(|tx| {
             let width = bytes.len() / rows.len().max(1);
             if width * rows.len() != bytes.len() {
                 let what = format!("{} bytes for {} rows", bytes.len(), rows.len());
                 return Err(UpdateError::Unsupported { what });
             }
-            batch.run(|edit| edit.check_rows(tensor, rows, width as u64))?;
+            tx.run(|edit| edit.check_rows(tensor, rows, width as u64))?;
             if let Owner::Node(node_type) = tensor.owner {
-                batch.check_nodes(node_type, rows)?;
+                tx.check_nodes(node_type, rows)?;
             }
-            batch.afford(|edit| {
-                Ok(edit.row_cost_bytes(tensor)?.saturating_mul(rows.len() as u64))
-            })?;
-            if !batch.is_draft {
-                batch.run(|edit| edit.prefetch_rows(tensor, rows))?;
+            tx.afford(|edit| Ok(edit.row_cost_bytes(tensor)?.saturating_mul(rows.len() as u64)))?;
+            if !tx.is_draft {
+                tx.run(|edit| edit.prefetch_rows(tensor, rows))?;
             }
-            batch.ops.touch_rows(tensor, rows);
-            batch.ops.bytes.reserve(bytes.len() + 16 * rows.len());
+            tx.ops.touch_rows(tensor, rows);
+            tx.ops.bytes.reserve(bytes.len() + 16 * rows.len());
             for (row, bytes) in rows.iter().zip(bytes.chunks_exact(width.max(1))) {
-                if !batch.is_draft {
-                    batch.run(|edit| edit.set_row(tensor, *row, bytes))?;
+                if !tx.is_draft {
+                    tx.run(|edit| edit.set_row(tensor, *row, bytes))?;
                 }
-                batch.note(&Op::SetRow { tensor, row: *row, bytes })?;
+                tx.note(&Op::SetRow { tensor, row: *row, bytes })?;
             }
             Ok(())
         })
     }
 
     /// Rows of f32 (little-endian, one after the other) as the tensor stores them, for
-    /// [`WriteBatch::set_rows`]: rounded to f16 or bf16, or to steps of the scales that were fixed
+    /// [`Transaction::set_rows`]: rounded to f16 or bf16, or to steps of the scales that were fixed
     /// when the tensor was imported. Values are never clamped: what does not fit is refused.
     ///
     /// # Errors
@@ -436,12 +433,12 @@ impl WriteBatch {
         }
     }
 
-    /// The number that the batch gets as a commit.
+    /// The number that the transaction gets as a commit.
     pub fn next_lsn(&self) -> u64 {
         self.head.as_ref().map_or(0, |head| head.version.lsn + 1)
     }
 
-    /// What a batch did that had this key, if the store remembers it.
+    /// What a transaction did that had this key, if the store remembers it.
     pub(crate) fn keyed(&mut self, key: &[u8]) -> Result<Option<KeyedCommit>, UpdateError> {
         let keys = self.edit()?.catalog.keys.as_ref();
         Ok(keys.and_then(|keys| keys.find(key)).cloned())
@@ -452,8 +449,8 @@ impl WriteBatch {
         Ok(self.edit()?.catalog.keys.as_ref().map_or(0, |keys| keys.forgotten_to()))
     }
 
-    /// Notes the key of the batch, and what it did for others to read; both become durable with it.
-    /// The store must have [taken up keys](crate::Store::write_keyed).
+    /// Notes the key of the transaction, and what it did for others to read; both become durable
+    /// with it. The store must have [taken up keys](crate::Store::write_keyed).
     ///
     /// # Errors
     /// [`UpdateError::Unsupported`] for a key that is empty, too long or known, and for a note that
@@ -462,26 +459,27 @@ impl WriteBatch {
         check_key(key)?;
         if note.len() > KEY_NOTE_BYTES_MAX {
             let what = format!(
-                "what is noted with the key of a batch has {} bytes, of {KEY_NOTE_BYTES_MAX} at \
+                "what is noted with the key of a transaction has {} bytes, of {KEY_NOTE_BYTES_MAX} at \
                  most; commit it in parts",
                 note.len()
             );
             return Err(UpdateError::Unsupported { what });
         }
         let lsn = self.next_lsn();
-        self.with_room(|batch| {
-            if batch.keyed(key)?.is_some() {
-                let what = "the key of the batch is that of an earlier one".to_owned();
+        self.with_room(|tx| {
+            if tx.keyed(key)?.is_some() {
+                let what = "the key of the transaction is that of an earlier one".to_owned();
                 return Err(UpdateError::Unsupported { what });
             }
-            if !batch.is_draft {
-                batch.run(|edit| edit.keep(lsn, key, note))?;
+            if !tx.is_draft {
+                tx.run(|edit| edit.keep(lsn, key, note))?;
             }
-            batch.note(&Op::Keep { lsn, key, note })
+            tx.note(&Op::Keep { lsn, key, note })
         })
     }
 
-    /// Makes the batch durable and visible; returns when it is. An empty batch commits nothing.
+    /// Makes the transaction durable and visible; returns when it is. An empty transaction commits
+    /// nothing.
     ///
     /// # Errors
     /// [`UpdateError::Broken`] if an operation failed half way, [`UpdateError::Write`] if there is
@@ -506,12 +504,13 @@ impl WriteBatch {
     }
 }
 
-/// An error unless a batch may have this key.
+/// An error unless a transaction may have this key.
 pub(crate) fn check_key(key: &[u8]) -> Result<(), UpdateError> {
     if (1..=KEY_BYTES_MAX).contains(&key.len()) {
         return Ok(());
     }
-    let what = format!("a key of {} bytes; keys of batches have 1 to {KEY_BYTES_MAX}", key.len());
+    let what =
+        format!("a key of {} bytes; keys of transactions have 1 to {KEY_BYTES_MAX}", key.len());
     Err(UpdateError::Unsupported { what })
 }
 
@@ -526,7 +525,7 @@ fn out_of_range(meta: &TensorMeta, misfit: &Misfit) -> UpdateError {
     UpdateError::Unsupported { what }
 }
 
-impl Drop for WriteBatch {
+impl Drop for Transaction {
     fn drop(&mut self) {
         if let Some(head) = self.head.take() {
             self.writer.give_back(head);

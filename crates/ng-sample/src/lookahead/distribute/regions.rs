@@ -3,7 +3,7 @@
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use ng_io::{BLOCK_BYTES, Region, ScratchFile};
+use ng_io::{AnonMap, BLOCK_BYTES, ScratchFile};
 
 use super::memory::{RECORDS, region_bytes};
 use super::{LookAhead, Spill, Table};
@@ -20,14 +20,14 @@ const READ_BYTES: usize = 4 << 20;
 /// A batch whose cold rows are in memory.
 struct Record {
     sampled: Sampled,
-    memory: Region,
+    memory: AnonMap,
     /// By table: where its rows begin.
     starts: Vec<usize>,
 }
 
 impl LookAhead {
     /// Makes the batches of `spill`; `room` are the bytes for regions. Returns where they end.
-    pub(super) fn replay_regions(
+    pub(super) fn read_regions(
         &self,
         tables: &[Table],
         gatherer: &Gatherer,
@@ -72,7 +72,7 @@ impl LookAhead {
         tables: &[Table],
         spill: &mut Spill,
         index: u64,
-        (file, mut memory): (&ScratchFile, Region),
+        (file, mut memory): (&ScratchFile, AnonMap),
     ) -> Result<Record, SampleError> {
         let sampled = self.read_back(spill, index)?;
         let batch = (index - spill.first()) as usize;
@@ -101,7 +101,7 @@ impl LookAhead {
         tables: &[Table],
         gatherer: &Gatherer,
         records: &Receiver<Record>,
-        back: &Sender<Region>,
+        back: &Sender<AnonMap>,
     ) -> Result<(), SampleError> {
         while let Ok(Record { sampled, memory, starts }) = records.recv() {
             let has_room = |state: &mut AheadState| {

@@ -1,6 +1,6 @@
-"""Checkpoints: written whole or not at all, read without running code from the file.
+"""Training states: written whole or not at all, read without running code from the file.
 
-A checkpoint is written beside its target, synced and renamed, so a kill leaves the last one
+A training state is written beside its target, synced and renamed, so a kill leaves the last one
 intact. It is loaded with `weights_only`, which refuses pickled code.
 """
 
@@ -15,7 +15,7 @@ from neargraph.exceptions import StateMismatch
 _FORMAT = 1
 
 
-def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
+def save_state(path: Path, state: dict[str, Any]) -> None:
     """Writes ``state`` atomically to ``path``."""
     partial = path.with_name(f".{path.name}.partial")
     try:
@@ -33,17 +33,19 @@ def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
         os.close(folder)
 
 
-def load_checkpoint(path: Path) -> dict[str, Any] | None:
+def load_state(path: Path) -> dict[str, Any] | None:
     """The state at ``path``; None where there is no file.
 
-    Raises `StateMismatch` for a file that is no checkpoint of this program.
+    Raises `StateMismatch` for a file that is no training state of this program.
     """
     if not path.exists():
         return None
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
-        raise StateMismatch(f"{path}: not a readable checkpoint ({error}); remove it") from error
+        raise StateMismatch(
+            f"{path}: not a readable training state ({error}); remove it"
+        ) from error
     if not isinstance(state, dict) or state.get("format") != _FORMAT:
-        raise StateMismatch(f"{path}: not a checkpoint of this version; remove it")
+        raise StateMismatch(f"{path}: not a training state of this version; remove it")
     return state

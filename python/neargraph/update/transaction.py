@@ -1,8 +1,8 @@
-"""A batch of updates to a store.
+"""Transactions: updates of a store that become one commit.
 
 Names, shapes and dtypes are settled here; the compiled core does the rest. The invariant: arguments
 are checked before anything is done: a method that refuses them has done nothing, and one that fails
-half way spoils its batch, so that no half of a call is ever committed.
+half way spoils its transaction, so that no half of a call is ever committed.
 """
 
 import operator
@@ -15,11 +15,11 @@ from numpy.typing import ArrayLike, NDArray
 from neargraph import _core
 from neargraph._process import ProcessLocal
 from neargraph.exceptions import (
-    BatchEnded,
     EdgeNotFound,
     NodeNotFound,
     NodeOutOfRange,
     RowWidth,
+    TransactionEnded,
     UnsupportedArgument,
 )
 from neargraph.reader import EdgeName, as_ids
@@ -35,12 +35,12 @@ _Rows = list[tuple[str, NDArray[Any]]]
 _StoredRows = list[tuple[str, NDArray[np.uint8]]]
 
 
-class Batch:
+class Transaction:
     """Updates that become durable and visible together, or not at all; see `Store.write`.
 
-    A batch sees what it has done itself: a node that was added can be linked at once. A call that
-    is refused (`NodeNotFound`, `EdgeNotFound`, ...), with arrays too, has done nothing, and the
-    batch can go on.
+    A transaction sees what it has done itself: a node that was added can be linked at once. A call
+    that is refused (`NodeNotFound`, `EdgeNotFound`, ...), with arrays too, has done nothing, and
+    the transaction can go on.
 
     Attributes:
         lsn: The number of the commit, once the block has ended.
@@ -48,16 +48,18 @@ class Batch:
 
     def __init__(self, store: "Store") -> None:
         self._store = store
-        # Batches are many and types do not change, so the newest version need not be parsed.
+        # Transactions are many and types do not change, so the newest version need not be parsed.
         self._schema = store.types
-        self._local: ProcessLocal[_core.WriteBatch] | None = None
+        self._local: ProcessLocal[_core.Transaction] | None = None
         self._state = "has not begun: use it in a with block"
         self._cause: BaseException | None = None
         self.lsn: int | None = None
 
-    def __enter__(self) -> "Batch":
+    def __enter__(self) -> "Transaction":
         if self._local is not None:
-            raise BatchEnded("a batch is for one with block; start another one with store.write()")
+            raise TransactionEnded(
+                "a transaction is for one with block; start another one with store.write()"
+            )
         core, turn = self._store.core, self._store.turn
         turn.take()
         try:
@@ -83,19 +85,19 @@ class Batch:
             handle.abort()
             turn.give()
             if kind is None:
-                raise BatchEnded(
-                    f"the batch cannot be committed: a call failed half way ({self._cause}); "
+                raise TransactionEnded(
+                    f"the transaction cannot be committed: a call failed half way ({self._cause}); "
                     "start a new one"
                 ) from self._cause
             return
-        # The next batch may begin while this one waits for the disk: then they share a sync.
+        # The next transaction may begin while this one waits for the disk: then they share a sync.
         turn.give()
         self.lsn = handle.commit()[0]
 
     @property
-    def _core(self) -> _core.WriteBatch:
+    def _core(self) -> _core.Transaction:
         if self._state or self._local is None:
-            raise BatchEnded(f"this batch {self._state}")
+            raise TransactionEnded(f"this transaction {self._state}")
         return self._local.get()
 
     # Nodes
@@ -172,8 +174,8 @@ class Batch:
             RowWidth, NameNotFound, UnsupportedArgument: As in `add_node`.
 
         Example:
-            >>> batch.update_features("paper", 17, "x", row)
-            >>> batch.update_features("paper", [3, 5], "x", rows)
+            >>> tx.update_features("paper", 17, "x", row)
+            >>> tx.update_features("paper", [3, 5], "x", rows)
         """
         owner = self._schema.node_type(node_type)
         self._set_rows(owner, ids, name, rows)
@@ -335,7 +337,8 @@ class Batch:
     def _put_rows(
         self, owner: NodeType | EdgeType, rows: _StoredRows, ids: NDArray[np.int64]
     ) -> None:
-        """The rows of what was just added; if that fails, half a call is done, and the batch lost.
+        """The rows of what was just added; if that fails, half a call is done, and the transaction
+        lost.
 
         Everything else is one call of the core, which is done as a whole or not at all.
         """
@@ -347,13 +350,13 @@ class Batch:
             raise
 
     def __repr__(self) -> str:
-        return f"Batch({self._store.path!r}{', ended' if self._state else ''})"
+        return f"Transaction({self._store.path!r}{', ended' if self._state else ''})"
 
 
-def _in_another_process() -> _core.WriteBatch:
-    raise BatchEnded(
-        "the process that forked this one has this batch open, and it ends there; start one of "
-        "your own with store.write() when the other process has closed the store"
+def _in_another_process() -> _core.Transaction:
+    raise TransactionEnded(
+        "the process that forked this one has this transaction open, and it ends there; start "
+        "one of your own with store.write() when the other process has closed the store"
     )
 
 

@@ -1,6 +1,6 @@
-//! [`Trace`]: a list of the device requests of a [`crate::Reader`], written while they are made.
+//! [`ReadLog`]: a list of the device requests of a [`crate::Reader`], written while they are made.
 //!
-//! What must not live here: what requests cost. The invariant: a trace that is off costs one load
+//! What must not live here: what requests cost. The invariant: a log that is off costs one load
 //! for an answer, and one that cannot be written never fails a read.
 
 use std::fs::File;
@@ -11,14 +11,14 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::disk::FileId;
 
-/// What a trace begins with; zeros fill it up to the length of a record.
+/// What a log begins with; zeros fill it up to the length of a record.
 const MAGIC: &[u8; 16] = b"ngreads1\0\0\0\0\0\0\0\0";
 
 const FOLLOWS: u32 = 1 << 31;
 
 /// One request that the device has answered.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Traced {
+pub(super) struct LoggedRead {
     pub file: FileId,
     pub offset: u64,
     /// What arrived.
@@ -28,7 +28,7 @@ pub(super) struct Traced {
 }
 
 #[derive(Default)]
-pub(super) struct Trace {
+pub(super) struct ReadLog {
     on: AtomicBool,
     file: Mutex<Option<Open>>,
 }
@@ -39,7 +39,7 @@ struct Open {
     failure: Option<io::Error>,
 }
 
-impl Trace {
+impl ReadLog {
     pub fn is_on(&self) -> bool {
         self.on.load(Ordering::Relaxed)
     }
@@ -53,14 +53,14 @@ impl Trace {
         Ok(())
     }
 
-    pub fn append(&self, requests: &[Traced]) {
+    pub fn append(&self, requests: &[LoggedRead]) {
         let mut guard = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(open) = guard.as_mut().filter(|open| open.failure.is_none()) else { return };
-        for traced in requests {
-            let place = traced.file.0 & !FOLLOWS | if traced.follows { FOLLOWS } else { 0 };
+        for read in requests {
+            let place = read.file.0 & !FOLLOWS | if read.follows { FOLLOWS } else { 0 };
             let mut record = [0; 16];
-            record[..8].copy_from_slice(&traced.offset.to_le_bytes());
-            record[8..12].copy_from_slice(&traced.bytes.to_le_bytes());
+            record[..8].copy_from_slice(&read.offset.to_le_bytes());
+            record[8..12].copy_from_slice(&read.bytes.to_le_bytes());
             record[12..].copy_from_slice(&place.to_le_bytes());
             if let Err(error) = open.file.write_all(&record) {
                 open.failure = Some(error);

@@ -1,4 +1,4 @@
-//! A trace has every request that was counted, and time in which reads were in flight is counted
+//! A log has every request that was counted, and time in which reads were in flight is counted
 //! once, however many threads read.
 
 #![allow(clippy::expect_used)]
@@ -17,7 +17,7 @@ const BLOCKS: u64 = 256;
 
 /// (offset, bytes, file, follows) of every record.
 fn records(path: &Path) -> Vec<(u64, u32, u32, bool)> {
-    let bytes = std::fs::read(path).expect("a trace");
+    let bytes = std::fs::read(path).expect("a log");
     assert_eq!(&bytes[..16], b"ngreads1\0\0\0\0\0\0\0\0");
     let record = |b: &[u8]| {
         let word = |at: usize| u32::from_le_bytes(b[at..at + 4].try_into().expect("4 bytes"));
@@ -41,14 +41,14 @@ fn a_trace_has_the_requests_and_bytes_that_were_counted_retried_ones_included() 
     let ops = random_ops(&mut Random::new(seed), file, BLOCKS, 1_000, 4);
     assert_eq!(count_wrong(&reader, &ops, &bytes), 0);
     let before = reader.stats().counts();
-    let path = dir.path().join("reads.trace");
-    reader.trace_to(&path).expect("a file");
+    let path = dir.path().join("reads.log");
+    reader.log_to(&path).expect("a file");
     assert_eq!(count_wrong(&reader, &ops, &bytes), 0);
-    let traced = reader.end_trace().expect("written");
+    let logged = reader.end_log().expect("written");
     let counts = reader.stats().counts().since(&before);
     assert_eq!(count_wrong(&reader, &ops, &bytes), 0);
     let found = records(&path);
-    assert_eq!((found.len() as u64, traced), (counts.reads, counts.reads));
+    assert_eq!((found.len() as u64, logged), (counts.reads, counts.reads));
     assert_eq!(found.iter().map(|r| u64::from(r.1)).sum::<u64>(), counts.read_bytes);
     assert!(counts.retries > 0, "faults must strike");
 }
@@ -60,8 +60,8 @@ fn a_request_that_begins_where_the_last_one_ended_says_so() {
     disk.put("a.dat", vec![7; 16 * 4096]);
     let reader = Reader::new(Arc::new(disk));
     let file = reader.open("a.dat").expect("opened");
-    let path = dir.path().join("reads.trace");
-    reader.trace_to(&path).expect("a file");
+    let path = dir.path().join("reads.log");
+    reader.log_to(&path).expect("a file");
     let places = [(0, 1), (1, 2), (3, 1), (8, 1), (7, 1), (8, 2)];
     let mut ops = places.iter().map(|(first, blocks)| ReadOp {
         tag: 0,
@@ -70,7 +70,7 @@ fn a_request_that_begins_where_the_last_one_ended_says_so() {
         len: blocks * 4096,
     });
     reader.read(&mut || ops.next(), &mut |_, result| assert!(result.is_ok())).expect("read");
-    assert_eq!(reader.end_trace().expect("written"), 6);
+    assert_eq!(reader.end_log().expect("written"), 6);
     let found: Vec<(u64, u32, bool)> =
         records(&path).iter().map(|r| (r.0 / 4096, r.1 / 4096, r.3)).collect();
     let follows = [false, true, true, false, false, true];

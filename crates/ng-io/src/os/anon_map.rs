@@ -9,18 +9,18 @@ use std::ptr::NonNull;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
 /// Owned anonymous memory.
-pub struct Region {
+pub struct AnonMap {
     base: NonNull<u8>,
     bytes: usize,
 }
 
-// SAFETY: a Region owns its mapping alone, and nothing about anonymous memory is bound to a thread.
-unsafe impl Send for Region {}
-// SAFETY: `&Region` gives out the address and the length only; who may touch which bytes is settled
+// SAFETY: an AnonMap owns its mapping alone, and nothing about anonymous memory is bound to a thread.
+unsafe impl Send for AnonMap {}
+// SAFETY: `&AnonMap` gives out the address and the length only; who may touch which bytes is settled
 // by its owner.
-unsafe impl Sync for Region {}
+unsafe impl Sync for AnonMap {}
 
-impl Region {
+impl AnonMap {
     /// Maps `bytes` of zeroed memory.
     pub fn new(bytes: usize) -> io::Result<Self> {
         if bytes == 0 {
@@ -35,7 +35,7 @@ impl Region {
         Ok(Self { base, bytes })
     }
 
-    /// As [`Region::new`], and asks for huge pages: long tables that are read in random places
+    /// As [`AnonMap::new`], and asks for huge pages: long tables that are read in random places
     /// are found faster, and a long buffer is mapped with fewer faults.
     pub fn with_huge_pages(bytes: usize) -> io::Result<Self> {
         let region = Self::new(bytes)?;
@@ -88,13 +88,13 @@ pub fn vec_in_huge_pages<T: Copy>(value: T, len: usize) -> Vec<T> {
     vec
 }
 
-impl std::fmt::Debug for Region {
+impl std::fmt::Debug for AnonMap {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Region").field("bytes", &self.bytes).finish()
+        f.debug_struct("AnonMap").field("bytes", &self.bytes).finish()
     }
 }
 
-impl Drop for Region {
+impl Drop for AnonMap {
     fn drop(&mut self) {
         if self.bytes == 0 {
             return;

@@ -1,0 +1,42 @@
+"""The option `--seeds`: the nodes that batches are made around, as loaders take them.
+
+What must not live here: how batches are made. The invariant: the option has the same values in
+every command that has it.
+"""
+
+from typing import Annotated, Any
+
+import typer
+
+from neargraph.splits import SPLITS
+
+SEEDS = f"{', '.join(SPLITS)}, all, or a .npy file of node ids"
+Seeds = Annotated[
+    str | None,
+    typer.Option(help=f"Seed nodes: {SEEDS}. Default: train if there are splits, else all."),
+]
+
+
+def input_nodes(text: str, node_type: str | None) -> Any:
+    """What loaders take as ``input_nodes``."""
+    given: Any = None
+    if text in SPLITS:
+        given = text
+    elif text != "all":
+        import numpy as np
+
+        if not text.endswith(".npy"):
+            raise ValueError(f"--seeds {text!r} is not valid: expected {SEEDS}")
+        given = np.load(text)
+    return given if node_type is None else (node_type, given)
+
+
+def named_or_default(text: str | None, schema: Any, node_type: str | None) -> str:
+    """What `text` says; without it the training split of `node_type`, or all nodes without one."""
+    if text is not None:
+        return text
+    from neargraph.splits import split_columns
+
+    owners = [owner.name for owner in schema.node_types if split_columns(owner)]
+    has_split = node_type in owners or (node_type is None and len(owners) == 1)
+    return "train" if has_split else "all"

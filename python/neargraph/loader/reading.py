@@ -1,0 +1,230 @@
+"""How a loader reads: `Reading`, one set of settings, checked in one place.
+
+The invariant: every combination that passes is honoured. What a way of reading would ignore is
+refused by name, before anything is read.
+"""
+
+import os
+import re
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from neargraph.exceptions import UnsupportedArgument
+from neargraph.loader.options import check_count
+
+DIRECT_SUFFIX = ".direct"
+"""How the name of a file of the direct layout ends."""
+
+RowReading = Literal["auto", "on_demand", "window", "scan", "distribute"]
+"""How rows that memory does not hold are read."""
+ReadingName = Literal[RowReading, "compiled", "direct_layout"]
+"""`reading=` of loaders by name."""
+
+_BASELINES = ("naive-uring", "naive-uring+sieve")
+ROW_READINGS = ("auto", "on_demand", "window", "scan", "distribute", *_BASELINES)
+NAMES = ("auto", "on_demand", "window", "scan", "distribute", "compiled", "direct_layout")
+_AHEAD = ("window", "two_phase", "temporary_writes")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a loader reads its batches; the batches are the same whatever it says.
+
+    A loader takes the name or the path alone, too: ``reading="scan"`` is ``Reading("scan")``.
+
+    Attributes:
+        way: ``"auto"`` chooses what costs the disk least. ``"on_demand"`` reads the rows of a batch
+            when the batch is made, through the caches. ``"window"`` sorts the reads of many
+            batches, ``"scan"`` reads the file round and round, ``"distribute"`` reads it once and
+            writes each row to its batches on disk. ``"compiled"`` replays compiled epochs
+            (`neargraph compile`), and ``"direct_layout"`` reads the direct layout
+            (`neargraph compile --layout direct`); a path names the directory of the epochs or the
+            file NAME.direct, instead of those inside the store.
+        window: Batches to look ahead. None: as many as pay off.
+        two_phase: Sample many batches ahead (up to 1,024, or eight windows), keep the samples on
+            disk (about 1 MiB each, beside the store), and use the topology's memory for rows then.
+            None: where that pays off. False also excludes ``"distribute"``.
+        temporary_writes: Limit of the bytes of rows that an epoch may write to disk temporarily, as
+            a multiple of the bytes of the tensors that are read: ``"2x"``. ``"auto"`` is ``"1x"``;
+            ``"never"`` also keeps samples in memory.
+        prefetch: Largest number of batches to make ahead of the consumer, fewer where memory is
+            short. None: 4.
+        threads: Background threads. None: one a core, at most 4.
+        otherwise: With compiled epochs, how rows are read where no epochs fit or memory is too
+            small to replay them. None raises `CompiledMismatch` or `BudgetTooSmall` instead.
+        check_rows: Read each row of each batch again, through other caches, and raise `WrongRow` if
+            the two differ. It takes several times as long, and 32 MB outside the store's budget.
+
+    Raises:
+        ValueError: A value that is not valid for its setting.
+        UnsupportedArgument: A setting that has no effect beside another one.
+
+    Example:
+        >>> loader = ng.NeighborLoader(store, [15, 10], reading=ng.Reading("scan", window=64))
+    """
+
+    way: ReadingName | str | os.PathLike[str] = "auto"
+    window: int | None = None
+    two_phase: bool | None = None
+    temporary_writes: str = "auto"
+    prefetch: int | None = None
+    threads: int | None = None
+    otherwise: RowReading | None = None
+    check_rows: bool = False
+
+    @classmethod
+    def of(cls, given: "ReadingLike") -> "Reading":
+        """What `reading=` of a loader says."""
+        return given if isinstance(given, Reading) else cls(given)
+
+    def __post_init__(self) -> None:
+        self._check_way()
+        for name in ("window", "prefetch", "threads"):
+            check_count(name, getattr(self, name), 1, optional=True)
+        self._check_writes()
+        if self.rows == "on_demand" or self.rows.startswith("naive"):
+            self._refuse(f"reading={self.rows!r} does not look ahead", "another way", *_AHEAD)
+        if self.rows == "window" and self.two_phase is True:
+            raise UnsupportedArgument(
+                "reading='window' reads rows at random, so two_phase=True has no effect; leave it "
+                "out, or use reading='scan'"
+            )
+        if self.rows == "distribute" and self.two_phase is False:
+            raise UnsupportedArgument(
+                "reading='distribute' samples batches first and writes to disk, which "
+                "two_phase=False forbids; leave one of them out"
+            )
+        if self.must_replay:
+            does = f"reading={self._shown!r} reads compiled epochs from front to back"
+            self._refuse(does, "otherwise='auto'", *_AHEAD, "threads")
+        if self.layout != "paged":
+            does = f"reading={self._shown!r} reads each batch by itself"
+            self._refuse(does, "reading='auto'", *_AHEAD)
+
+    def _check_way(self) -> None:
+        way = self.way
+        if not isinstance(way, str | os.PathLike):
+            raise ValueError(f"reading={way!r} is not a valid reading: expected {_EXPECTED}")
+        is_path = way not in NAMES and way not in _BASELINES
+        is_there = os.path.isdir(way) or os.fspath(way).endswith(DIRECT_SUFFIX)
+        if is_path and isinstance(way, str) and not is_there:
+            raise ValueError(f"reading={way!r} is not a valid reading: expected {_EXPECTED}")
+        if self.otherwise is not None and self.otherwise not in ROW_READINGS:
+            known = ", ".join(map(repr, NAMES[:5]))
+            raise ValueError(f"otherwise={self.otherwise!r} is not valid: expected {known}")
+        if self.otherwise is not None and self.compiled is False:
+            raise UnsupportedArgument(
+                f"otherwise={self.otherwise!r} has no effect beside reading={self._shown!r}, which "
+                "does not replay compiled epochs; leave it out"
+            )
+
+    def _check_writes(self) -> None:
+        """Refuses a limit of writing that is not one, or that another setting contradicts."""
+        limit = self.write_limit()
+        if limit is None:
+            return
+        if self.rows == "distribute":
+            raise UnsupportedArgument(
+                f"reading='distribute' writes what it needs, so temporary_writes="
+                f"{self.temporary_writes!r} has no effect; leave it out, or use reading='auto'"
+            )
+        if limit == 0 and self.two_phase is True:
+            raise UnsupportedArgument(
+                "two_phase=True keeps samples on disk, which temporary_writes='never' forbids; "
+                "leave one of them out"
+            )
+
+    @property
+    def _shown(self) -> str:
+        return os.fspath(self.way)
+
+    @property
+    def layout(self) -> str:
+        """``"paged"``, ``"direct"``, or the path of a file of the direct layout."""
+        if self.way == "direct_layout":
+            return "direct"
+        return self._shown if self._shown.endswith(DIRECT_SUFFIX) else "paged"
+
+    @property
+    def compiled(self) -> bool | str:
+        """Whether compiled epochs are replayed: those of the store, or of a directory."""
+        if self.way in ROW_READINGS or self.layout != "paged":
+            return False
+        return True if self.way == "compiled" else self._shown
+
+    @property
+    def must_replay(self) -> bool:
+        """Whether compiled epochs are replayed, or it is an error."""
+        return self.compiled is not False and self.otherwise is None
+
+    @property
+    def rows(self) -> str:
+        """How rows are read where neither compiled epochs nor the direct layout serve."""
+        if self.compiled is not False:
+            return self.otherwise or "auto"
+        return "on_demand" if self.layout != "paged" else self._shown
+
+    def write_limit(self) -> float | None:
+        """Bytes that an epoch may write, as a multiple of the tensors' bytes; None is the default.
+
+        Raises:
+            ValueError: `temporary_writes` is not one of the values that its documentation names.
+        """
+        if self.temporary_writes == "auto":
+            return None
+        if self.temporary_writes == "never":
+            return 0.0
+        text = self.temporary_writes if isinstance(self.temporary_writes, str) else ""
+        if not re.fullmatch(r"[0-9]{1,4}(\.[0-9]{1,4})?x", text):
+            raise ValueError(
+                f"temporary_writes={self.temporary_writes!r} is not valid: expected 'auto', "
+                "'never' or a multiple of the tensors' bytes, e.g. '2x'"
+            )
+        return float(text[:-1])
+
+    def check_layout(self, layout: str) -> None:
+        """Refuses what a sampler of this layout does not have."""
+        if layout == "direct" and self.layout == "paged":
+            self._refuse_ahead("layout='direct' reads each batch by itself", "layout='paged'")
+        if layout == "paged" and self.layout != "paged":
+            raise UnsupportedArgument(
+                f"reading={self._shown!r} is for loaders; a sampler is made with layout='direct'"
+            )
+
+    def check_workers(self, num_workers: int) -> None:
+        """Refuses what processes would ignore; they never replay compiled epochs."""
+        if not num_workers:
+            return
+        does = f"num_workers={num_workers} makes batches one by one, in processes"
+        self._refuse_ahead(does, "num_workers=0", "threads")
+        self._refuse(does, "prefetch_factor=", "prefetch")
+
+    def of_core(self) -> dict[str, Any]:
+        """What the compiled loader takes."""
+        names = ("window", "two_phase", "prefetch", "threads")
+        core = {name: getattr(self, name) for name in names}
+        return {**core, "reading": self.rows, "temporary_writes": self.write_limit()}
+
+    def _refuse_ahead(self, does: str, instead: str, *names: str) -> None:
+        """Refuses `names`, and what batches that are made one by one ignore."""
+        if self.must_replay or self.rows not in ("auto", "on_demand"):
+            raise UnsupportedArgument(
+                f"{does}, so reading={self._shown!r} has no effect; leave it out, or use {instead}"
+            )
+        self._refuse(does, instead, *_AHEAD, *names)
+
+    def _refuse(self, does: str, instead: str, *names: str) -> None:
+        for name in names:
+            value = getattr(self, name)
+            if value != type(self).__dataclass_fields__[name].default:
+                raise UnsupportedArgument(
+                    f"{does}, so {name}={value!r} has no effect; leave it out, or use {instead}"
+                )
+
+
+ReadingLike = Reading | ReadingName | str | os.PathLike[str]
+"""`reading=` of loaders: a name, a path, or all settings."""
+
+_EXPECTED = (
+    f"{', '.join(map(repr, NAMES))}, a directory of compiled epochs, or a file NAME{DIRECT_SUFFIX}"
+)
