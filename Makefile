@@ -3,7 +3,7 @@ SHELL := /bin/bash
 PY := .venv/bin/python
 export RUST_BACKTRACE ?= 1
 
-.PHONY: help setup demo test test-rust test-python lint deny bench bench-graphs bench-training canaries test-rust-canaries reliability long-tier wheel wheel-test sdist clean
+.PHONY: help setup demo test test-rust test-python lint deny bench bench-graphs bench-training canaries test-rust-canaries reliability long-tier wheel wheel-test sdist docs docs-serve clean
 
 help:
 	@echo "make setup        install the locked packages and build the extension"
@@ -11,6 +11,8 @@ help:
 	@echo "make test         all tests"
 	@echo "make lint         formatters, linters, type checks, house rules"
 	@echo "make deny         licences, sources and advisories of all crates (builds cargo-deny once)"
+	@echo "make docs         the documentation site, into site/"
+	@echo "make docs-serve   the documentation site on http://127.0.0.1:8000/, built again on a change"
 	@echo "make bench        the benchmarks, one JSON and one table each"
 	@echo "make bench-graphs    the graphs and environments of bench-training: 10 GB each, minutes"
 	@echo "make bench-training  training from disk beside PyG and GraphBolt, under a 2 GB cgroup"
@@ -44,6 +46,14 @@ lint: setup
 	.venv/bin/mypy
 	$(PY) tools/tidy.py
 	$(PY) tools/check_deploy.py
+	$(PY) tools/check_links.py
+
+# The theme announces its successor on each run unless it is told not to.
+docs: setup
+	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs build --strict
+
+docs-serve: setup
+	NO_MKDOCS_2_WARNING=1 .venv/bin/mkdocs serve
 
 deny:
 	tools/deny.sh
@@ -84,4 +94,4 @@ reliability: setup
 
 clean:
 	cargo clean
-	rm -rf .venv demo-out .bench dist
+	rm -rf .venv demo-out .bench dist site

@@ -396,7 +396,7 @@ class Store(PygReader):
         commit that was acknowledged before the call. While another process writes, it has the
         commits up to the checkpoint that this handle sees, and ``log_goes_on`` is true. Each page
         is compared with its checksum as it is copied. A crash or a full disk leaves the whole
-        backup or none. What is in ``STORE/compiled`` is left out. See ``docs/backup.md``.
+        backup or none. What is in ``STORE/compiled`` is left out. See ``docs/how-to/backup.md``.
 
         Args:
             target: The directory to make; it must not exist.
@@ -492,7 +492,7 @@ class Store(PygReader):
         Ids stay, and so does every batch, byte for byte. It needs room for a second store on the
         disk, and may use half of the store's memory; a crash leaves the old store or the new one.
         Snapshots and loaders that are alive go on with the old files. Files in ``STORE/compiled``
-        are removed with them, of which it warns before it begins. See ``docs/reading.md``.
+        are removed with them, after a warning (``docs/explanation/reading.md``).
 
         Args:
             by: ``"heat"`` (what most batches want first) or ``"locality"`` (neighbours together).

@@ -48,7 +48,7 @@ def test_the_reader_imports_nothing_of_neargraph():
 
 
 def test_checksums_and_hashes_are_those_of_the_document():
-    text = plain((HERE.parents[1] / "docs" / "format.md").read_text())
+    text = plain((HERE.parents[1] / "docs/reference/format.md").read_text())
     assert f"123456789 is 0x{crc32c(b'123456789'):X}" in text
     for what, value in rows(section("4. Root slots"), "FNV-1a of"):
         assert fnv1a(b"" if what == "no byte" else what.encode()) == int(value, 16)

@@ -1,4 +1,4 @@
-"""PyG's own loaders on a store, cell by cell: the table of docs/compatibility.md."""
+"""PyG's own loaders on a store, cell by cell: the table of docs/reference/compatibility.md."""
 
 import re
 from pathlib import Path
@@ -15,7 +15,7 @@ pytest.importorskip("torch_geometric")
 from torch_geometric import loader as pyg  # noqa: E402
 from torch_geometric.nn import GraphSAGE  # noqa: E402
 
-TABLE = Path(__file__).resolve().parents[2] / "docs" / "compatibility.md"
+TABLE = Path(__file__).resolve().parents[2] / "docs/reference/compatibility.md"
 BUYS = ("user", "buys", "item")
 CELLS = {}
 

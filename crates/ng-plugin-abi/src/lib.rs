@@ -3,7 +3,7 @@
 //! What lives here: C structs, result codes, versions. What must not: types of Rust, conditions of
 //! compilation, dependencies, behaviour. The invariants: every struct but [`NgText`] begins with
 //! `struct_size`; fields are only appended; reserved fields are 0. A test holds both files equal.
-//! `docs/plugin-abi.md` is the document for authors of plug-ins.
+//! `docs/reference/plugin-abi.md` is the document for authors of plug-ins.
 
 #![forbid(unsafe_code)]
 

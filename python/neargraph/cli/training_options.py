@@ -27,7 +27,7 @@ class Option:
 
 
 OPTIONS: dict[str, Option] = {
-    "model": Option("str", "sage", "Model, such as sage or gcn; docs/training.md has the table."),
+    "model": Option("str", "sage", "Model, such as sage or gcn; see docs/how-to/training.md."),
     "task": Option("str", "node", "What is predicted: node, link or graph."),
     "sampler": Option(
         "str", "auto", "Where batches come from; auto is what the model is made for."

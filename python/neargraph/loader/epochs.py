@@ -104,7 +104,8 @@ class EpochLoader(ABC):
 
     def waits(self) -> dict[str, float]:
         """Seconds that the stages have waited since the loader was made, by what they waited for;
-        ``docs/reading.md`` has the table. A wait that this way of reading does not have is 0.
+        ``docs/explanation/reading.md`` has the table. A wait that this way of reading does not have
+        is 0.
 
         The stage that waits least bounds the others. Each may have several threads whose times are
         added. Processes of ``num_workers`` count for themselves."""

@@ -47,7 +47,7 @@ class NumpySampler:
         method: ``"uniform"``: each node draws its neighbours by itself. ``"weighted"``: in
             proportion to the weights of the edges, which the store must have. ``"labor"``: nodes
             choose the same neighbours where they can (LABOR-0), so that a batch has fewer nodes; a
-            fanout is then the number of neighbours on average. See ``docs/reading.md``.
+            fanout is then the number of neighbours on average. See ``docs/explanation/reading.md``.
         dependent_batches: With ``"labor"``, so many batches in a row choose alike and have rows in
             common.
         attrs: Names of the tensors to read with each batch, for all types or as a dictionary by

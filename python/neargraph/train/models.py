@@ -155,7 +155,7 @@ def _check_directions(config: TrainConfig, schema: Schema, path: str) -> None:
         raise UnsupportedArgument(
             f"{path}: the model {config.model} is for {' and '.join(stores)} stores (one node type "
             f"and one edge type), and this one has {first} and {second}; import both as one node "
-            "type with `neargraph import --undirected` (docs/training.md shows how), or use "
+            "type with `neargraph import --undirected` (docs/how-to/training.md shows how), or use "
             + ", ".join(name for name, row in MODELS.items() if "bipartite" in row.stores)
         )
 

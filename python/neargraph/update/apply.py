@@ -61,7 +61,7 @@ def update_from(
     dry_run: bool = False,
     progress: Progress | None = None,
 ) -> UpdateReport:
-    """Applies the events of a file to a store; docs/updates.md gives their format.
+    """Applies the events of a file to a store; docs/how-to/updates.md gives their format.
 
     Args:
         store: The open store.
