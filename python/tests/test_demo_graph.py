@@ -107,7 +107,7 @@ def test_a_graph_that_is_not_here_is_an_error_that_says_what_to_do(tmp_path, mon
     monkeypatch.setenv("PATH", f"{fake}:{os.environ['PATH']}")
     monkeypatch.delenv("DEMO_APT_UPDATE", raising=False)
     monkeypatch.delenv("NEARGRAPH_DATA", raising=False)
-    with pytest.raises(AptListsMissing, match="apt-get update.*DEMO_APT_UPDATE=1"):
+    with pytest.raises(AptListsMissing, match=r"apt-get update.*DEMO_APT_UPDATE=1"):
         recipe_of("debian", 0, print)
     with pytest.raises(ValueError, match=r"NEARGRAPH_DATA is None.*cora\.npz"):
         recipe_of("data", 0, print)

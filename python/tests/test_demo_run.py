@@ -5,7 +5,10 @@ import json
 import math
 import sys
 
+import numpy as np
 import pytest
+
+import neargraph as ng
 
 pytest.importorskip("torch_geometric")
 pytest.importorskip("onnxscript")
@@ -104,7 +107,7 @@ def test_the_table_has_a_row_for_each_source_and_every_note(figures, capsys):
         "np.memmap, 8 reader threads",
         "in all 50 steps, to the last bit",
         "The budget is 24 MB",
-        "Node 40,000, which is new",
+        "Node 40,000, the new one",
     ):
         assert text in shown
     assert "DIFFER" not in shown
@@ -113,7 +116,7 @@ def test_the_table_has_a_row_for_each_source_and_every_note(figures, capsys):
 def test_a_run_without_a_limit_says_so_in_the_notes_and_in_the_picture(figures):
     mapped = figures["runs"]["mapped"]
     mapped |= {"is_limited": False, "why_not_limited": "no cgroup here"}
-    assert "NO memory limit: no cgroup here" in dict(table.notes(figures))["np.memmap"]
+    assert "NO memory limit: no cgroup here." in dict(table.notes(figures))["np.memmap"]
     assert "NOT limited" in picture._of_mapped(figures)
 
 
@@ -181,8 +184,40 @@ def test_a_disk_without_room_is_refused_before_anything_is_written(tmp_path, mon
     assert not list(tmp_path.iterdir())
 
 
-def test_a_budget_that_is_not_a_size_is_refused_before_anything_is_written(tmp_path, monkeypatch):
-    monkeypatch.setattr("sys.argv", ["demo", "--out", str(tmp_path / "out"), "--memory", "much"])
-    with pytest.raises(SystemExit, match="error: 'much'"):
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("--memory", "much", "error: 'much'"),
+        ("--epochs", "0", "error: --epochs is 0; use 1 or more"),
+        ("--seed", "-1", "error: --seed is -1; use 0 or more"),
+    ],
+)
+def test_an_option_that_cannot_be_is_refused_before_anything_is_written(
+    tmp_path, monkeypatch, option, value, said
+):
+    monkeypatch.setattr("sys.argv", ["demo", "--out", str(tmp_path / "out"), option, value])
+    with pytest.raises(SystemExit, match=said):
         command.main()
     assert not (tmp_path / "out").exists()
+
+
+def test_a_budget_that_is_too_small_ends_in_one_line_and_leaves_no_rows(tmp_path, monkeypatch):
+    monkeypatch.setattr(run, "recipe_of", small)
+    monkeypatch.setattr("sys.argv", ["demo", "--out", str(tmp_path), "--memory", "1MB"])
+    with pytest.raises(SystemExit, match=r"error: train from disk: .*exit code 1: .*--memory"):
+        command.main()
+    assert not (tmp_path / "demo-rows.npy").exists()
+
+
+def test_rows_are_written_bit_for_bit_or_not_at_all(finished, tmp_path):
+    def interrupt(*_):
+        raise OSError(28, "No space left on device")
+
+    with ng.open(finished[0] / "small.ng", memory="64MB") as store:
+        with pytest.raises(OSError, match="No space left"):
+            graph._write_rows(store, tmp_path / "rows.npy", interrupt)
+        assert not list(tmp_path.iterdir())
+        assert graph._write_rows(store, tmp_path / "rows.npy", lambda *_: None) == 256
+        rows = np.load(tmp_path / "rows.npy", mmap_mode="r")
+        assert rows.dtype == np.float32
+        assert np.array_equal(rows, store.column("x"))

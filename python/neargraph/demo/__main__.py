@@ -46,7 +46,7 @@ def main() -> None:
         file = settings.out / "demo.json"
         file.write_text(json.dumps(figures, indent=2) + "\n")
     except (NeargraphError, ValueError, OSError) as error:
-        sys.exit(f"error: {one_line(error)}")
+        sys.exit(f"error: {one_line(error, frozenset(['--memory', '--out']))}")
     except KeyboardInterrupt:
         sys.exit(130)
     if as_json:

@@ -39,6 +39,9 @@ def train(job: Job, name: str, progress: Bars, limit: MemoryLimit | None = None)
             assert child.stdout is not None
             with Peak(str(child.pid), _EVERY_SECONDS) as peak:
                 for line in child.stdout:
+                    if not line.startswith("{"):
+                        # Other packages may print, too.
+                        continue
                     said = json.loads(line)
                     if "step" in said:
                         progress(name, said["step"], said["steps"])

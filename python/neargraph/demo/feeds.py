@@ -119,6 +119,7 @@ class MappedRows:
                     return
         if waiting is not None:
             yield waiting.result()
+            self._is_last()
 
     def _is_last(self) -> bool:
         """Counts a step; whether the last turn is over."""

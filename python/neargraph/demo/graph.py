@@ -119,16 +119,24 @@ def make_graph(recipe: Recipe, settings: DemoSettings, progress: Bars) -> DemoGr
 
 
 def _write_rows(store: ng.Store, path: Path, progress: Bars) -> int:
-    """Writes `x` of all nodes as float32 [nodes, width]; returns the width."""
-    snapshot = store.snapshot()
-    width = snapshot.features(None, np.arange(1), "x").shape[1]
-    shape = (store.num_nodes, width)
-    file = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=shape)
-    for span in spans(store.num_nodes, chunk_rows(4 * width)):
-        file[span] = snapshot.features(None, np.arange(span.start, span.stop), "x")
-        progress("write demo-rows.npy", span.stop, store.num_nodes)
-    file.flush()
-    return int(width)
+    """Writes `x` of all nodes as float32 [nodes, width]; returns the width.
+
+    It writes instead of mapping, because a full disk would end a process that maps the file.
+    """
+    snapshot, total = store.snapshot(), store.num_nodes
+    width = int(snapshot.features(None, np.arange(1), "x").shape[1])
+    header = {"descr": "<f4", "fortran_order": False, "shape": (total, width)}
+    try:
+        with path.open("wb") as file:
+            np.lib.format.write_array_header_1_0(file, header)
+            for span in spans(total, chunk_rows(4 * width)):
+                rows = snapshot.features(None, np.arange(span.start, span.stop), "x")
+                file.write(np.ascontiguousarray(rows, dtype="<f4").data)
+                progress(f"write {path.name}", span.stop, total)
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+    return width
 
 
 def _debian(say: Say) -> GraphPlan:

@@ -101,8 +101,10 @@ def _choose(snapshot: ng.Snapshot, client: ng.Client, graph: str) -> Choice:
     node, label = int(candidates[place]), int(labels[place])
     train = snapshot.split("train")[: 64 * _OF_CLASS]
     alike = train[_labels(snapshot, train) == label][:_OF_CLASS]
+    # Some class of a real graph may have no training node here.
+    alike = alike if len(alike) else np.array([node])
     row = np.asarray(snapshot.features(None, alike, "x"), dtype=np.float32).mean(axis=0)
-    return Choice(node, label, row, [int(friend) for friend in alike[:2]])
+    return Choice(node, label, row, [int(friend) for friend in alike[:2] if friend != node])
 
 
 def _labels(snapshot: ng.Snapshot, nodes: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -119,22 +121,25 @@ def _lines(figures: dict[str, Any], store: Path, model: Path) -> list[tuple[str,
     node, added, label = figures["node"], figures["new_node"], figures["label"]
 
     def says(answer: dict[str, Any]) -> str:
-        found = f"class {answer['class']} ({100 * answer['probability']:.0f} %)"
-        return f"{found}, which is {'right' if answer['class'] == label else 'wrong'}"
+        verdict = "right" if answer["class"] == label else "wrong"
+        return f"class {answer['class']} ({100 * answer['probability']:.0f} %), {verdict}"
 
     others = figures["new_edges"] - 1
     return [
-        ("serve", f"{model.name} answers for {store.name} on {figures['address']}, without torch."),
-        ("ask", f"Node {node:,}, of class {label}: the answer is {says(before)}."),
+        (
+            "serve",
+            f"The server runs {model.name} on {store.name} at {figures['address']}, without torch.",
+        ),
+        ("ask", f"Node {node:,} is of class {label}. The answer: {says(before)}."),
         (
             "update",
             f"One commit adds node {added:,}, typical of class {label}, with edges to node {node:,}"
-            f" and {others} more. It is durable after {1e3 * figures['commit_seconds']:.0f} ms.",
+            f" and {others} others. It is durable after {1e3 * figures['commit_seconds']:.0f} ms.",
         ),
         (
             "ask",
-            f"Node {node:,} again: {says(after)}. Node {added:,} is its neighbour now: it has "
-            f"{len(after['neighbors'])}, and had {len(before['neighbors'])}.",
+            f"Node {node:,} again: {says(after)}. It has {len(after['neighbors'])} neighbours, "
+            f"node {added:,} among them; it had {len(before['neighbors'])}.",
         ),
-        ("ask", f"Node {added:,}, which is new: {says(new)}."),
+        ("ask", f"Node {added:,}, the new one: {says(new)}."),
     ]

@@ -22,6 +22,12 @@ class DemoSettings:
     seed: int = 0
     mapped_seconds: float = 7.0
 
+    def __post_init__(self) -> None:
+        if self.epochs < 1:
+            raise ValueError(f"--epochs is {self.epochs}; use 1 or more")
+        if self.seed < 0:
+            raise ValueError(f"--seed is {self.seed}; use 0 or more")
+
 
 @dataclass(frozen=True, slots=True)
 class Training:

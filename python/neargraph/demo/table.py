@@ -169,13 +169,13 @@ def _of_reading(disk: dict[str, Any], rates: dict[str, float] | None) -> str:
     able = ""
     if rates:
         requests, rate = rates["reads_per_s"], size(rates["bytes_per_s"])
-        able = f" This disk can do {requests:,.0f} random reads, or {rate}, a second."
+        able = f" The disk delivers {requests:,.0f} random reads or {rate} a second."
     note = disk["backend"]
     is_direct = "O_DIRECT" in note and "O_DIRECT does not work" not in note
     way = "past" if is_direct else "through"
     return (
         f"{ahead} A batch took {size(disk['read_bytes'] / steps)} in "
-        f"{disk['reads'] / steps:,.0f} reads, {way} the page cache "
+        f"{disk['reads'] / steps:,.0f} reads, which go {way} the page cache "
         f"({note.split(':')[0]}).{able}"
     )
 
@@ -184,16 +184,20 @@ def _of_limit(figures: dict[str, Any], disk: dict[str, Any], mapped: dict[str, A
     wanted, peak = size(mapped["wanted_limit_bytes"]), size(disk["peak_anonymous_bytes"])
     if "failed" in mapped:
         return f"{mapped['failed']}. The limit was {wanted}."
-    how = "The same draws; rows come from the file with MADV_RANDOM and a cold page cache."
+    how = (
+        "It has the same draws, MADV_RANDOM and a cold page cache. "
+        "Each page of 4 KiB that is not cached costs a page fault."
+    )
     if mapped["is_limited"]:
         return (
-            f"{how} A cgroup limits the process to {wanted}, page cache included: 10 % more than "
-            f"the {peak} of the process that trained from disk. Each row of the table ends after "
-            f"{figures['training']['seconds']:.0f} s."
+            f"{how} A cgroup limits its process to {wanted}, page cache included. That is 10 % "
+            f"more than the run from disk used at its peak ({peak}). Each of its rows here ends "
+            f"after {figures['training']['seconds']:.0f} s."
         )
     return (
-        f"{how} NO memory limit: {mapped['why_not_limited']}, so the kernel came to cache "
-        f"{size(mapped['cached_bytes'])} of the file. As root, the demo limits the process."
+        f"{how} It has NO memory limit: {mapped['why_not_limited']}. So the kernel cached "
+        f"{size(mapped['cached_bytes'])} of the file in the end, and the rates are those of a "
+        "file that fits in memory. As root, the demo limits the process."
     )
 
 
@@ -201,6 +205,6 @@ def _of_speed(figures: dict[str, Any]) -> str:
     waiting = float(figures["runs"]["disk"]["turns"][0]["waiting_share"])
     bound = "the model" if waiting < _BOUND_SHARE else "reading"
     return (
-        f"The first 10 % of the steps do not count. From disk, {bound} is the bottleneck: the "
+        f"Excludes the first 10 % of the steps. From disk, {bound} is the bottleneck: the "
         f"training loop waits for data {100 * waiting:.0f} % of the time."
     )

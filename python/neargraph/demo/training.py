@@ -11,7 +11,8 @@ import sys
 import time
 from typing import Any
 
-from neargraph.cli.app import quiet_torch
+from neargraph.cli.app import one_line, quiet_torch
+from neargraph.exceptions import NeargraphError
 from neargraph.tuning import tune_process
 
 from .settings import Job
@@ -25,7 +26,10 @@ def main() -> None:
     quiet_torch()
     tune_process()
     job = Job.of(json.loads(sys.argv[1]))
-    print(json.dumps({"result": run(job)}), flush=True)
+    try:
+        print(json.dumps({"result": run(job)}), flush=True)
+    except NeargraphError as error:
+        sys.exit(one_line(error, frozenset(["--memory"])))
 
 
 def run(job: Job) -> dict[str, Any]:
