@@ -7,7 +7,7 @@ export RUST_BACKTRACE ?= 1
 
 help:
 	@echo "make setup        install the locked packages and build the extension"
-	@echo "make demo         train on the graph of all Debian packages, from disk"
+	@echo "make demo         train from disk beside memory and np.memmap, then serve: 2 minutes"
 	@echo "make test         all tests"
 	@echo "make lint         formatters, linters, type checks, house rules"
 	@echo "make deny         licences, sources and advisories of all crates (builds cargo-deny once)"

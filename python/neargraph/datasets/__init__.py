@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 from .debian import AptListsMissing, plan_debian, read_apt
 from .generated import plan_generated
 from .links import link_splits
+from .planted import plan_planted
 
 if TYPE_CHECKING:
     from .graphbolt import to_graphbolt
@@ -17,6 +18,7 @@ __all__ = [
     "link_splits",
     "plan_debian",
     "plan_generated",
+    "plan_planted",
     "read_apt",
     "to_graphbolt",
 ]
