@@ -183,9 +183,20 @@ class ImportFailed(NeargraphError, ValueError):
 
     def with_advice(self, words: Callable[[dict[str, Any]], str]) -> str:
         """The message, and the notes that were refused."""
-        refused = (note for note in self.notes if not note["requested"])
-        listed = "; ".join("[{code}] {where}: {message}".format(**note) for note in refused)
+        listed = "; ".join(_told(words, **note) for note in self.notes if not note["requested"])
         return super().with_advice(words) + (f": {listed}" if listed else "")
+
+
+def _told(
+    words: Callable[[dict[str, Any]], str],
+    code: str,
+    where: str,
+    message: str,
+    remedy: dict[str, Any] | None = None,
+    **_: Any,
+) -> str:
+    advice = words(remedy) if remedy else ""
+    return f"[{code}] {where}: {message}" + (f"; {advice}" if advice else "")
 
 
 class ExportFailed(NeargraphError, ValueError):

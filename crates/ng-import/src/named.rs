@@ -82,7 +82,7 @@ impl Importer {
             check_name(key.as_bytes()).map_err(|what| ImportError::Row {
                 array: format!("keys of node type {name:?}"),
                 row: names.num_keys() + row as u64,
-                what: what.into(),
+                what,
             })?;
         }
         keys.iter().try_for_each(|key| names.push_key(&directory, key.as_bytes()))

@@ -26,13 +26,22 @@ _SPECIAL = (
 _WIDENED = {"uint16": np.dtype(np.int32), "uint32": np.dtype(np.int64)}
 
 
-def fail(where: Path | str, what: str, todo: str) -> NoReturn:
-    """Raises `ImportFailed`: "where: what. todo."."""
-    raise ImportFailed(f"{where}: {what}; {todo}")
+def fail(where: Path | str, what: str, todo: str | dict[str, Any]) -> NoReturn:
+    """Raises `ImportFailed`: "where: what; todo", where ``todo`` is text or a `remedies.remedy`."""
+    if isinstance(todo, str):
+        raise ImportFailed(f"{where}: {what}; {todo}")
+    error = ImportFailed(f"{where}: {what}")
+    error.remedies = [todo]
+    raise error
 
 
 def fail_row(
-    bad: Array, values: Array, where: str, first_row: int, has: str, todo: str
+    bad: Array,
+    values: Array,
+    where: str,
+    first_row: int,
+    has: str,
+    todo: str | dict[str, Any],
 ) -> NoReturn:
     """`fail` for the first of the ``bad`` rows of a chunk, with {} of ``has`` as its value."""
     row = int(bad.argmax())
@@ -109,7 +118,7 @@ def node_ids(ids: Array, where: str, first_row: int, bound: int | None = None) -
         has = f"node id {{}}, but there are {bound} nodes (0 to {bound - 1})"
         fail_row(ids >= bound, ids, where, first_row, has, "correct the row or the number of nodes")
     if top >= 1 << 63:
-        todo = "renumber the nodes, or import the ids as --strings"
+        todo = "renumber the nodes from 0"
         fail_row(ids >= 1 << 63, ids, where, first_row, "node id {}, beyond 2^63", todo)
     return ids
 

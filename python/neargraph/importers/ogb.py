@@ -37,7 +37,7 @@ _COUNTS = ("edge", "num-node-list", "num-edge-list")
 _LABELS = ("node-label", "graph-label")
 INVERSE_FACT = (
     "edges are stored as the files have them; the loader of ogb adds the inverse of each edge to "
-    "some sets, which --undirected does here"
+    "some sets, as undirected=True does here"
 )
 
 Pieces = Callable[[], Iterator[Array]]
