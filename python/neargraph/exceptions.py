@@ -8,7 +8,7 @@ classes up by name; each message says what is wrong, where, and what to do.
 import re
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 from neargraph.remedies import in_python
 
@@ -75,6 +75,15 @@ class NeargraphError(Exception):
         what = str(self.args[0]) if self.args else ""
         advice = ", or ".join(filter(None, map(words, self.remedies)))
         return f"{what}; {advice}" if advice else what
+
+
+Raised = TypeVar("Raised", bound=NeargraphError)
+
+
+def advised(error: Raised, remedy: str) -> Raised:
+    """The error with a remedy, by its name in `neargraph.remedies`."""
+    error.remedies = [{"name": remedy}]
+    return error
 
 
 class StoreNotFound(NeargraphError, FileNotFoundError):

@@ -118,6 +118,7 @@ _PYTHON_WORDS: dict[str, str | tuple[str, str]] = {
     "ReplaceStore": "name another store, or replace this one with --overwrite",
     "RaiseNumNodes": "raise --num-nodes to at least {least}, or leave it out",
     "StoreReverse": "leave out --undirected; --reverse stores the opposite direction",
+    "BuildReverse": "build them anew with --reverse",
     "ChooseSplitType": "choose one with --split-type: {choices}",
 }
 

@@ -272,8 +272,8 @@ def visible(folder: Path) -> list[Path]:
 
 
 def is_table(path: Path) -> bool:
-    """Whether the name of a file is that of a table."""
-    return path.is_file() and path.name.endswith((*TABLE_ENDINGS, *CSV_ENDINGS))
+    """Whether a name is that of a table; what is no file is refused when it is opened."""
+    return not path.is_dir() and path.name.endswith((*TABLE_ENDINGS, *CSV_ENDINGS))
 
 
 def table_stem(path: Path) -> str:

@@ -120,7 +120,7 @@ def table_folder(folder: Path) -> bool:
     if any(table_stem(entry).startswith("edges") for entry in _entries(folder)):
         return True
     files = visible(folder)
-    return bool(files) and all(f.is_file() and f.name.endswith(TABLE_ENDINGS) for f in files)
+    return bool(files) and all(is_table(f) and f.name.endswith(TABLE_ENDINGS) for f in files)
 
 
 def _entries(folder: Path) -> list[Path]:
