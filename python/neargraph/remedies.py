@@ -92,12 +92,17 @@ _PYTHON_WORDS: dict[str, str | tuple[str, str]] = {
     ),
     "OneFormat": "import them one by one, or name one format with --format",
     "NameStreamFormat": "name its format with --format text or --format table",
+    "ReadPipe": (
+        "write it to a file first, or give an open binary stream",
+        "write it to a file first, or pipe it into `neargraph import -`",
+    ),
     "NameEncoding": (
         'name its encoding with hints=TextHints(encoding="{encoding}")',
         "name its encoding with --encoding {encoding}",
     ),
     "CheckEncoding": "check the encoding that --encoding names",
-    "NameFormat": "check the file, or name its format with --format",
+    "NameFormat": "check the file, or name its format with --format or its encoding with "
+    "--encoding",
     "NameLayout": "name one file in it, or name its layout with --format",
     "ReadAsText": (
         'read the file with format="text", which takes hints for columns, header and strings',

@@ -49,8 +49,8 @@ def _table(
         table.add_column(heading, overflow="fold")
         cells.append([str(value) for value in values])
     for tensor in tensors[:_COLUMNS_SHOWN]:
-        shape = ", ".join(map(str, tensor["shape"]))
-        table.add_column(f"{tensor['name']} {tensor['dtype']}[{shape}]", overflow="fold")
+        shape = str(tensor["shape"]) if tensor["shape"] else ""
+        table.add_column(f"{tensor['name']} {tensor['dtype']}{shape}", overflow="fold")
         cells.append([_cell(row, tensor["shape"]) for row in tensor["rows"]])
     for at in range(count):
         table.add_row(*(column[at] if at < len(column) else "" for column in cells))

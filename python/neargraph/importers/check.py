@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from neargraph.exceptions import ImportFailed
+from neargraph.remedies import remedy
 from neargraph.schema import NUMPY_OF
 
 from .plan import Array
@@ -66,11 +67,8 @@ def need_file(path: Path | str) -> Path:
         fail(file, "not a regular file but a folder", "give a file of it")
     if not stat.S_ISREG(mode):
         kind = next((name for test, name in _SPECIAL if test(mode)), "a special file")
-        fail(
-            file,
-            f"not a regular file but {kind}",
-            "an import reads its input several times; write it to a file first",
-        )
+        what = f"not a regular file but {kind}, and an import reads its input several times"
+        fail(file, what, remedy("ReadPipe"))
     return file
 
 

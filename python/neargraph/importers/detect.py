@@ -25,7 +25,6 @@ from .ogb import ogb_root, plan_ogb
 from .plan import GraphPlan
 from .planetoid import plan_planetoid, planetoid_name
 from .pyg_processed import plan_processed, processed_file
-from .spool import open_plain
 from .table_file import TABLE_ENDINGS, TABLE_MAGIC, part_files
 from .tables import Tables, plan_table, plan_tables, table_folder
 from .temporal import labels_beside, plan_temporal
@@ -36,7 +35,7 @@ from .tudataset import plan_tudataset, tu_name
 # SNAP's files of ground-truth communities, whose lines look like adjacency lists.
 _COMMUNITIES = re.compile(r"\.cmty\.txt(\.gz)?$")
 _TEXT = re.compile(r"\.(txt|csv|tsv)(\.gz)?$")
-_SNIFFED_BYTES = 64 << 10
+_MAGIC_BYTES = 8
 
 _PLANNERS: dict[str, Callable[..., GraphPlan]] = {
     "text": plan_text,
@@ -106,17 +105,18 @@ def _planned(
         _check_hints("tables", "table", hints)
         return plan_tables(source, hints)
     many = isinstance(source, Sequence) and not isinstance(source, str)
+    encoding = hints.encoding if hints else None
     sources = expanded(source if many else [source])  # type: ignore[list-item, arg-type]
     if len(sources) == 1 and isinstance(sources[0], Path):
         path = _inside(sources[0]) if format is None else sources[0]
-        return _plan(path, format or detect_format(path), hints)
+        return _plan(path, format or detect_format(path, encoding), hints)
     if not sources:
         fail("import", "no input is given", "name a file, a folder or a pattern")
     sources = [part for one in sources for part in _parts(one)]
-    chosen = format or _common_format([one for one in sources if isinstance(one, Path)])
+    chosen = format or _common_format(sources, encoding)
     if chosen is not None and chosen not in _MANY:
         _refuse_many(sources, chosen)
-    inputs = opened(sources, folder, hints.encoding if hints else None)
+    inputs = opened(sources, folder, encoding)
     chosen = chosen or _stream_format(inputs)
     where = listed(inputs)
     _check_hints(where, chosen, hints)
@@ -144,9 +144,10 @@ def _refuse_many(sources: Sequence[Path | IO[bytes]], chosen: str) -> NoReturn:
     fail(stream_name(sources[0]), what, "write it to a file first")
 
 
-def _common_format(paths: Sequence[Path]) -> str | None:
+def _common_format(sources: Sequence[Path | IO[bytes]], encoding: str | None) -> str | None:
     """The format of several inputs; None where there are only streams."""
-    found = {path: detect_format(path) for path in paths}
+    paths = [one for one in sources if isinstance(one, Path)]
+    found = {path: detect_format(path, encoding) for path in paths}
     if len(set(found.values())) > 1:
         first, chosen = next(iter(found.items()))
         other = next(path for path, format in found.items() if format != chosen)
@@ -157,13 +158,14 @@ def _common_format(paths: Sequence[Path]) -> str | None:
 
 def _stream_format(inputs: Sequence[Input]) -> str:
     """The format of a stream, as far as its first bytes tell."""
-    for one in inputs:
-        with open_plain(one.path) as stream:
-            head = stream.read(_SNIFFED_BYTES)
-        if head.startswith(TABLE_MAGIC):
-            return "table"
-        if not head or b"\0" in head:
-            fail(one.shown, "is empty" if not head else "is binary", remedy("NameStreamFormat"))
+    with inputs[0].path.open("rb") as stream:
+        head = stream.read(_MAGIC_BYTES)
+    if head.startswith(TABLE_MAGIC):
+        return "table"
+    if not head:
+        fail(inputs[0].shown, "is empty", "check the command whose output it is")
+    if any(b"\0" in line.encode() for line in read_head(inputs[0], is_text=False)):
+        fail(inputs[0].shown, "is binary", remedy("NameStreamFormat"))
     return "text"
 
 
@@ -183,8 +185,11 @@ def _check_hints(where: Path | str, chosen: str, hints: TextHints | None) -> Non
             fail(where, f"{name.replace('_', ' ')} is not a setting of the format {chosen}", todo)
 
 
-def detect_format(path: Path) -> str:
-    """The name of the format of ``path``, one of `FORMATS`; ImportFailed where it is unclear."""
+def detect_format(path: Path, encoding: str | None = None) -> str:
+    """The name of the format of ``path``, one of `FORMATS`; ImportFailed where it is unclear.
+
+    ``encoding`` is that of text, as in `TextHints`.
+    """
     path = _inside(path)
     if path.is_dir():
         return _detect_folder(path)
@@ -206,7 +211,7 @@ def detect_format(path: Path) -> str:
         return "planetoid"
     if musae_parts(path):
         return "musae"
-    return _detect_text(path)
+    return _detect_text(path, encoding)
 
 
 def _detect_folder(path: Path) -> str:
@@ -272,8 +277,8 @@ def _inside(path: Path) -> Path:
     return path
 
 
-def _detect_text(path: Path) -> str:
-    rows = [line.split() for line in data_lines(read_head(path))[:50]]
+def _detect_text(path: Path, encoding: str | None) -> str:
+    rows = [line.split() for line in data_lines(read_head(Input.of(path, encoding)))[:50]]
     widths = {len(row) for row in rows}
     numbers = all(field.lstrip("-").isdigit() for row in rows for field in row)
     if numbers and len(widths) > 2 and max(widths) > 4:

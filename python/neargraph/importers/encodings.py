@@ -96,5 +96,5 @@ def decoded(
 def _wrong_byte(
     shown: str, line: int, at: int, error: UnicodeDecodeError, encoding: str
 ) -> NoReturn:
-    what = f"byte {at} of the text, 0x{error.object[error.start]:02X}, is not valid {encoding}"
+    what = f"byte {at + 1} of the text, 0x{error.object[error.start]:02X}, is not valid {encoding}"
     fail(f"{shown}, line {line}", what, remedy("CheckEncoding"))

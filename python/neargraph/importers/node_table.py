@@ -52,13 +52,15 @@ def node_plan(
     names = [column for column in table.schema.names if column != key]
     label = columns.label or next((column for column in _LABEL if column in names), None)
     wide = _features(table, columns.features, [n for n in names if n not in (label, *_MASKS)])
-    if wide:
+    lists = [name for name in wide[:1] if len(wide) == 1 and _is_list(table, name)]
+    if wide and not lists:
         node.tensors.append(_stacked(table, wide))
     # Masks in pieces, then whole, and the codes of their split.
     hold(table.shown, 3 * table.num_rows * len({*_MASKS} & {*names}))
     masks = [_mask(table, name) if name in names else None for name in _MASKS]
     node.tensors += split_tensors(masks, table.num_rows, table.shown)
     rest = {name: name for name in names if name not in (*wide, *_MASKS)}
+    rest |= dict.fromkeys(lists, "x")
     if label is not None:
         rest[label] = "y"
     node.tensors += column_tensors(table, rest, notes)
@@ -83,6 +85,14 @@ def _features(table: Table, given: tuple[str, ...], names: list[str]) -> list[st
     every = [name for name in names if _is_plain(table, name)]
     listed = [one for name in given for one in (every if name == "*" else [name])]
     return list(dict.fromkeys(listed))
+
+
+def _is_list(table: Table, column: str) -> bool:
+    import pyarrow as pa
+
+    kind = table.schema.field(column).type
+    sized = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    return bool(sized or pa.types.is_fixed_size_list(kind))
 
 
 def _is_plain(table: Table, column: str) -> bool:
@@ -164,8 +174,8 @@ def _column_tensor(table: Table, column: str, name: str, notes: list[Note]) -> T
     if name == "y" and table.is_text(column):
         return class_tensor("y", lambda: _texts(table, column), table.num_rows, where, notes)
     kind = table.schema.field(column).type
-    nested = pa.types.is_list(kind) or pa.types.is_large_list(kind)
     fixed = pa.types.is_fixed_size_list(kind)
+    nested = not fixed and _is_list(table, column)
     element = kind.value_type if nested or fixed else kind
     plain = pa.types.is_integer(element) or pa.types.is_floating(element)
     if not (plain or pa.types.is_boolean(element) or pa.types.is_temporal(element)):

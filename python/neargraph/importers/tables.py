@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from neargraph.remedies import remedy
+
 from .check import fail
 from .hints import TextHints, Triple
 from .inputs import Input
@@ -54,11 +56,11 @@ class Tables:
             for name in getattr(self, what):
                 if name not in self.nodes:
                     known = ", ".join(self.nodes) or "none"
-                    raise ValueError(f"{what} names {name!r}, which has no node table ({known})")
+                    raise ValueError(f"node type {name!r} has no table (node tables: {known})")
         for triple in self.columns:
             if triple not in self.edges:
                 known = "; ".join(",".join(one) for one in self.edges)
-                raise ValueError(f"columns names {triple!r}, which has no edge table ({known})")
+                raise ValueError(f"edge type {triple!r} has no table (edge tables: {known})")
 
     def columns_of(self, name: str) -> NodeColumns:
         """What is made of the columns of a node table."""
@@ -73,6 +75,9 @@ def plan_tables(
     """The plan of a graph in several tables."""
     hints = hints or TextHints()
     delimiter = table_delimiter(hints)
+    if hints.bipartite is not None:
+        what = "edge tables name their node types"
+        fail(origin, what, remedy("LeaveOut", option="bipartite"))
 
     def table(source: TableSource) -> Table:
         return Table.open(table_inputs(source, hints.encoding), delimiter)
@@ -108,8 +113,6 @@ def plan_table(given: Path | str | Sequence[Input], hints: TextHints | None = No
     if folder is None or not folder.is_dir() or not _entries(folder):
         return plan_edge_table(given, hints)
     tables, used = _tables_of(folder)
-    if hints is not None and hints.bipartite is not None:
-        fail(folder, "its file names tell the node types", "name them so")
     plan = plan_tables(tables, hints, str(folder))
     plan.notes += unused_files(folder, used)
     return plan

@@ -20,8 +20,8 @@ from .spool import open_plain
 _HEAD_BYTES = 64 << 10
 
 
-def read_head(given: Input | Path) -> list[str]:
-    """The complete lines of the first 64 KiB of text."""
+def read_head(given: Input | Path, is_text: bool = True) -> list[str]:
+    """The complete lines of the first 64 KiB of text; refuses what is binary if ``is_text``."""
     source = given if isinstance(given, Input) else Input.of(given)
     try:
         with open_plain(source.path) as stream:
@@ -31,7 +31,7 @@ def read_head(given: Input | Path) -> list[str]:
     check_mark(data[:MARK_BYTES], source.encoding, source.shown)
     if source.encoding is not None:
         text = "".join(decoded(io.BytesIO(data), source.encoding, source.shown, is_whole=False))
-    elif b"\0" in data:
+    elif b"\0" in data and is_text:
         fail(source.shown, "is binary, not text", remedy("NameFormat"))
     else:
         # What is not UTF-8 here is refused by the parser, if it is part of a name.
