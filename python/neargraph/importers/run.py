@@ -184,6 +184,8 @@ def _apply(plan: GraphPlan, options: ImportOptions) -> None:
         _relabel(plan)
     if options.x_dtype is not None:
         narrow_x(plan, options.x_dtype)
+    if options.split is not None:
+        split_owner(plan, options.split_type)
 
 
 def _relabel(plan: GraphPlan) -> None:
@@ -460,16 +462,24 @@ class _Run:
         percent, seed = options.split, options.seed
         assert isinstance(percent, tuple)
         node = split_owner(self._plan, options.split_type)
-        if any(tensor.name.startswith("split_") for tensor in node.tensors):
-            what = "already has splits of its own"
-            fail(self._plan.origin, what, remedy("LeaveOut", option="split"))
         count = self._importer.num_nodes(node_ids[node.name]) or 0
         tensor = TensorPlan("split_0", "u8", (), lambda: split_chunks(count, percent, seed), count)
         self._push_tensor("node", node_ids[node.name], tensor, count)
 
 
 def split_owner(plan: GraphPlan, wanted: str | None) -> NodePlan:
-    """The node type a split is drawn over: the named one, the labelled one, or the only one."""
+    """The node type a split is drawn over: the named one, the labelled one, or the only one.
+
+    It has no splits of its own.
+    """
+    owner = _split_owner(plan, wanted)
+    if any(tensor.name.startswith("split_") for tensor in owner.tensors):
+        what = f"node type {owner.name!r} already has splits of its own"
+        fail(plan.origin, what, remedy("LeaveOut", option="split"))
+    return owner
+
+
+def _split_owner(plan: GraphPlan, wanted: str | None) -> NodePlan:
     if wanted is not None:
         try:
             return plan.node(wanted)
