@@ -4,13 +4,14 @@ What must not live here: what becomes of the columns. Invariant: text in a wrong
 error with line and byte, also where pyarrow would take it for bytes.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from .encodings import decoded
+from .lines import is_packed
 from .spool import open_plain
 from .text_head import guessed_delimiter, read_head
 
@@ -26,6 +27,7 @@ class CsvFile:
     shown: str
     delimiter: str
     encoding: str | None
+    is_packed: bool
 
     @staticmethod
     def open(source: Any, delimiter: str | None) -> "CsvFile":
@@ -33,29 +35,32 @@ class CsvFile:
         if delimiter is None:
             first = next(iter(read_head(source)), "")
             delimiter = guessed_delimiter(first) or ("\t" if "\t" in first else ",")
-        return CsvFile(source.path, source.shown, delimiter, source.encoding)
+        packed = is_packed(source.path)
+        return CsvFile(source.path, source.shown, delimiter, source.encoding, packed)
 
-    def schema(self) -> Any:
-        """Names and types of the columns, as the first block tells them."""
+    def read_through(self) -> tuple[Any, int]:
+        """Names and types of the columns, as the first block tells them, and the number of rows."""
         import pyarrow as pa
 
-        with self._blocks() as blocks:
-            schema = blocks.schema
+        schema, rows = None, 0
+        try:
+            # One reader does both: one that is left early holds its blocks for a while.
+            with self._blocks() as blocks:
+                schema = blocks.schema
+                rows = sum(batch.num_rows for batch in blocks)
+        except pa.ArrowInvalid:
+            if schema is None:
+                raise
+            # A later value does not fit the types. As text, all values are valid.
+            rows = sum(b.num_rows for b in self.batches({schema.names[0]: pa.string()}))
         if any(pa.types.is_binary(kind) for kind in schema.types):
             self._check_text()
-        return schema
+        return schema, rows
 
     def batches(self, types: Mapping[str, Any]) -> Iterator[Any]:
         """Record batches of the columns that ``types`` name."""
         with self._blocks(types) as blocks:
             yield from blocks
-
-    def num_rows(self, names: Sequence[str]) -> int:
-        """The number of rows, counted."""
-        import pyarrow as pa
-
-        # As text, every value of a column is valid.
-        return sum(batch.num_rows for batch in self.batches({names[0]: pa.string()}))
 
     @contextmanager
     def _blocks(self, types: Mapping[str, Any] | None = None) -> Iterator[Any]:
@@ -71,7 +76,11 @@ class CsvFile:
         parse = pc.ParseOptions(delimiter=self.delimiter)
         try:
             with (
-                open_plain(self.path) as stream,
+                # Buffers of pyarrow itself: those of Python would come on top.
+                pa.OSFile(str(self.path)) as file,
+                pa.CompressedInputStream(file, "gzip")
+                if self.is_packed
+                else nullcontext(file) as stream,
                 pc.open_csv(
                     stream, read_options=how, parse_options=parse, convert_options=wanted
                 ) as blocks,

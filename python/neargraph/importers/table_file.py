@@ -334,8 +334,8 @@ def _opened(source: Input, kind: str, delimiter: str | None) -> tuple[Part, Any]
                 return replace(part, num_rows=file.metadata.num_rows), file.schema_arrow
         if kind == "csv":
             csv = CsvFile.open(source, delimiter)
-            schema = csv.schema()
-            return replace(part, num_rows=csv.num_rows(schema.names), csv=csv), schema
+            schema, rows = csv.read_through()
+            return replace(part, num_rows=rows, csv=csv), schema
         with _mapped(part) as (_, reader):
             rows = sum(reader.get_batch(k).num_rows for k in range(reader.num_record_batches))
             return replace(part, num_rows=rows), reader.schema

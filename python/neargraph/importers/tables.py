@@ -82,14 +82,15 @@ def plan_tables(
     def table(source: TableSource) -> Table:
         return Table.open(table_inputs(source, hints.encoding), delimiter)
 
-    nodes = {name: table(source) for name, source in tables.nodes.items()}
-    keys = {name: tables.columns_of(name).key for name in nodes}
+    keys = {name: tables.columns_of(name).key for name in tables.nodes}
+    # The larger tables first: what pyarrow keeps of one reader then serves the next.
     edges = [
         EdgeTable(
             table(source), triple, {**(hints.columns or {}), **tables.columns.get(triple, {})}, keys
         )
         for triple, source in tables.edges.items()
     ]
+    nodes = {name: table(source) for name, source in tables.nodes.items()}
     notes = list[Note]()
     named = hints.strings or any(one.has_text_ends() for one in edges)
     named = named or any(has_keys(one, keys[name]) for name, one in nodes.items())
