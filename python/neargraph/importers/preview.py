@@ -18,7 +18,7 @@ from .arrays import open_npy
 from .encodings import decoded
 from .options import ImportOptions
 from .plan import Array, EdgePlan, GraphPlan, NodePlan, NpyFile, TensorPlan, TextColumns
-from .run import declared
+from .run import apply_options, declared
 from .spool import Spool, open_plain
 
 ROWS = 5
@@ -39,6 +39,7 @@ def preview_import(
     Raises:
         ImportFailed: One of these rows is bad; the message names it.
     """
+    apply_options(plan, options)
     with declared(plan, out, options) as (importer, numbers):
         folder = Path(out).absolute().parent
         return {

@@ -71,7 +71,7 @@ def run_import(
     """
     options = options or ImportOptions()
     check_target(Path(out), options)
-    _apply(plan, options)
+    apply_options(plan, options)
     with _allowed(plan, options) as allowance:
         importer = _importer(out, options, allowance)
         try:
@@ -97,7 +97,7 @@ def estimate_import(
     import takes of it), ``seconds``. Orders of magnitude, from counts.
     """
     options = options or ImportOptions()
-    _apply(plan, options)
+    apply_options(plan, options)
     edges = sum(edge.num_edges or 0 for edge in plan.edges)
     tensors = sum(stored_estimate(tensor, options) for tensor in _all_tensors(plan))
     on_disk = sum(disk_estimate(tensor, options) for tensor in _all_tensors(plan))
@@ -169,7 +169,8 @@ def _importer(out: Path | str, options: ImportOptions, allowance: Allowance) -> 
     )
 
 
-def _apply(plan: GraphPlan, options: ImportOptions) -> None:
+def apply_options(plan: GraphPlan, options: ImportOptions) -> None:
+    """Makes a plan one with these options; to do it again changes nothing."""
     if options.num_nodes is not None:
         if len(plan.nodes) != 1:
             fail(plan.origin, "has several node types", remedy("LeaveOut", option="num_nodes"))
