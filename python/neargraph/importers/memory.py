@@ -31,6 +31,7 @@ class Allowance:
         self.given = memory is not None
         self.limit = ram // _RAM_SHARE if memory is None else memory
         self.held = held
+        self.shared = dict[str, int]()
         self.pieces = max(_PIECES_BYTES, piece)
 
     @property
@@ -81,6 +82,13 @@ def hold(where: str, num_bytes: int, done: float = 1.0) -> None:
     if allowance.wanted > allowance.limit:
         rest = int(allowance.held * (1 / min(1.0, max(done, 1e-6)) - 1))
         too_small(where, allowance.wanted + rest, allowance.limit)
+
+
+def hold_shared(where: str, what: str, num_bytes: int) -> None:
+    """`hold` for what several inputs share, such as a library: the largest request counts."""
+    known = current().shared
+    hold(where, max(0, num_bytes - known.get(what, 0)))
+    known[what] = max(num_bytes, known.get(what, 0))
 
 
 def hold_to(where: str, num_bytes: int, held: int, done: float = 1.0) -> int:

@@ -20,7 +20,7 @@ from neargraph.exceptions import MissingDependency
 from .check import fail
 from .csv_file import CsvFile
 from .inputs import Input, expanded, listed
-from .memory import current, hold
+from .memory import hold_shared
 from .plan import Array
 
 TABLE_ENDINGS = (".parquet", ".pq", ".arrow", ".feather", ".ipc")
@@ -35,7 +35,7 @@ _PARQUET = (".parquet", ".pq")
 _BUFFER_BYTES = 1 << 20
 _NAME_BYTES_MAX = 1024
 _PYARROW_BYTES = 48 << 20
-_CSV_BYTES = 32 << 20
+_CSV_BYTES = 40 << 20
 # Pages of Parquet as they were packed and unpacked, and a buffer for each column.
 _PARQUET_BYTES = 24 << 20
 _PARQUET_COLUMN_BYTES = _BUFFER_BYTES + (256 << 10)
@@ -316,9 +316,8 @@ def _is_empty(path: Path) -> bool:
 
 
 def _hold_reader(source: Input, kind: str, columns: int = 0) -> None:
-    # The library itself, once; tables are opened before anything else is held.
-    wanted = _PYARROW_BYTES + _READER_BYTES[kind] + columns
-    hold(source.shown, max(0, wanted - current().held))
+    hold_shared(source.shown, "pyarrow", _PYARROW_BYTES)
+    hold_shared(source.shown, kind, _READER_BYTES[kind] + columns)
 
 
 def _opened(source: Input, kind: str, delimiter: str | None) -> tuple[Part, Any]:
