@@ -48,16 +48,16 @@ _WORDS: dict[str, str | tuple[str, str]] = {
         "import the store again with dense=True, or keep what changes in a tensor of its own",
         "import the store again with `neargraph import --dense`",
     ),
-    "NameNodes": "a header line takes --header, names instead of numbers take --strings",
-    "ScaleTimes": "--time-scale, such as 1000, makes times whole numbers",
-    "Relabel": "--relabel numbers only the ids that occur",
-    "KeepOneDirection": "leave out --undirected if the input has both directions; --unique keeps "
-    "one edge between two nodes, whatever their times",
-    "KeepOneOfEach": "--unique keeps one edge between two nodes, whatever their times",
-    "NarrowFeatures": "--x-dtype f32 converts them",
+    "NameNodes": "if the line is a header, give --header; if node ids are strings, give --strings",
+    "ScaleTimes": "make times whole numbers with --time-scale, e.g. 1000",
+    "Relabel": "number only the ids that occur with --relabel",
+    "KeepOneDirection": "leave out --undirected if the input has both directions, or keep one edge "
+    "between two nodes, whatever their times, with --unique",
+    "KeepOneOfEach": "keep one edge between two nodes, whatever their times, with --unique",
+    "NarrowFeatures": "convert them with --x-dtype f32",
     "NameColumns": (
-        'hints=TextHints(columns={"time": .., "weight": ..}) stores a time and a weight',
-        "--columns time=..,weight=.. stores a time and a weight",
+        'store a time and a weight with hints=TextHints(columns={"time": .., "weight": ..})',
+        "store a time and a weight with --columns time=..,weight=..",
     ),
     "NoHeader": "if it is an edge, leave out --header",
     "GiveEncoding": (

@@ -136,7 +136,7 @@ def all_empty(folder):
 def pipe(folder):
     (folder / "a.csv").write_text("0,1\n")
     os.mkfifo(folder / "b.csv")
-    return ["a.csv", "b.csv"], r"b\.csv: not a regular file but a FIFO"
+    return ["a.csv", "b.csv"], r"b\.csv: is not a regular file but a FIFO"
 
 
 def no_match(folder):
@@ -152,7 +152,7 @@ def other_format(folder):
 def single_format(folder):
     for name in ("a.npz", "b.npz"):
         np.savez(folder / name, edges=np.zeros((2, 2), np.int64))
-    return ["a.npz", "b.npz"], r"a\.npz and 1 more: the format npz is one input"
+    return ["a.npz", "b.npz"], r"a\.npz and 1 more: the format npz takes one input"
 
 
 def bad_line(folder):
@@ -238,7 +238,7 @@ def test_the_copy_of_a_stream_counts_in_the_estimate_and_is_gone_in_the_end(tmp_
         (b"0 1\n", ["--format", "npz"], "npz cannot be read from a stream"),
         (b"0 1\n", ["--format", "tex"], "'tex' is not a valid format; use one of text"),
         (b"0 1\nx y\n", [], 'standard input, line 2: "x" is not a number'),
-        (gzip.compress(b"0 1\n")[:-9], [], "standard input: damaged or truncated"),
+        (gzip.compress(b"0 1\n")[:-9], [], "standard input: is damaged or truncated"),
         (b"0 1\n", ["-"], "- (standard input) is given twice"),
     ],
 )
@@ -250,7 +250,7 @@ def test_bad_standard_input_is_named_and_nothing_is_written(given, arguments, me
 def test_a_stream_needs_a_folder_to_be_copied_to(tmp_path):
     out = tmp_path / "none" / "g.ng"
     said = refused("-", "--out", out, "--dry-run", given=b"0 1\n")
-    assert "none: no such folder, and standard input is copied to it" in said
+    assert "none: no such folder, to which standard input is copied" in said
 
 
 def unshared(script):

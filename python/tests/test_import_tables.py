@@ -114,7 +114,7 @@ def test_keys_of_csv_keep_their_zeros(tmp_path):
 def test_ids_that_become_text_far_behind_need_strings(tmp_path):
     (tmp_path / "e.csv").write_text("src,dst\n" + "1,2\n" * 90_000 + "x9,1\n")
     tables = Tables({("n", "to", "n"): tmp_path / "e.csv"})
-    with pytest.raises(ng.ImportFailed, match=r"e\.csv: damaged after row .*'x9'"):
+    with pytest.raises(ng.ImportFailed, match=r"e\.csv: is damaged after row .*'x9'"):
         import_graph(tables, tmp_path / "g.ng")
     import_graph(tables, tmp_path / "g.ng", hints=TextHints(strings=True), unique=True)
     with ng.open(tmp_path / "g.ng", memory="64MB") as store:
@@ -241,7 +241,7 @@ BAD = {
         ["--edges", "a,to,b=f.csv"], "f.csv: no such file or folder; check the path"
     ),
     "no match": bad(["--edges", "a,to,b=f*.csv"], "f*.csv: no file matches this pattern"),
-    "an empty table": bad(EDGE, "e.csv: damaged or of another format (Empty CSV file)", e=""),
+    "an empty table": bad(EDGE, "e.csv: is damaged or has another format (Empty CSV file)", e=""),
     "no ends": bad(
         EDGE,
         "e.csv: has no column for src (columns: x, y); name the columns with --columns src=NAME",

@@ -119,7 +119,7 @@ fn every_defect_is_named_with_its_line() {
     );
     says("1 2\n3 4 5\n", &plain, "line 2: 3 columns");
     says("# c\n\n1,2\n3,\n", &plain, "line 4: an id is missing; the line is \"3,\"");
-    says("1\n", &plain, "line 1: column 1 is wanted, but the line has 1 columns");
+    says("1\n", &plain, "line 1: column 1 is needed, but the line has 1 columns");
     says("1 -2\n", &plain, "line 1: id \"-2\" is negative");
     says("1 2.5\n", &plain, "line 1: an id must be a whole number, not \"2.5\"");
     says("1 1e3\n", &plain, "an id must be a whole number, not \"1e3\"");

@@ -64,10 +64,10 @@ def need_file(path: Path | str) -> Path:
     except (OSError, ValueError) as error:
         fail(file, f"cannot be read ({error})", "check the path")
     if stat.S_ISDIR(mode):
-        fail(file, "not a regular file but a folder", "give a file of it")
+        fail(file, "is not a regular file but a folder", "name a file in it")
     if not stat.S_ISREG(mode):
         kind = next((name for test, name in _SPECIAL if test(mode)), "a special file")
-        what = f"not a regular file but {kind}, and an import reads its input several times"
+        what = f"is not a regular file but {kind}, and an import reads its input several times"
         fail(file, what, remedy("ReadPipe"))
     return file
 
@@ -93,7 +93,11 @@ def store_dtype(dtype: np.dtype[Any], where: str) -> tuple[str, np.dtype[Any]]:
     name = _STORE_DTYPE.get(wide.name)
     if name is None:
         known = ", ".join(sorted(_STORE_DTYPE))
-        fail(where, f"dtype {dtype} cannot be stored as a tensor", f"convert it to one of {known}")
+        fail(
+            where,
+            f"has dtype {dtype}, which cannot be stored as a tensor",
+            f"convert it to one of {known}",
+        )
     return name, wide
 
 

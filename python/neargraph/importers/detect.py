@@ -137,10 +137,14 @@ def _parts(source: Path | IO[bytes]) -> list[Path | IO[bytes]]:
 def _refuse_many(sources: Sequence[Path | IO[bytes]], chosen: str) -> NoReturn:
     if chosen not in FORMATS:
         fail("import", f"{chosen!r} is not a valid format", f"use one of {', '.join(FORMATS)}")
-    only = "only text and tables can be"
+    only = "only text and tables"
     if len(sources) > 1:
-        fail(listed(sources), f"the format {chosen} is one input; {only} several", "name one input")
-    what = f"the format {chosen} cannot be read from a stream; {only}"
+        fail(
+            listed(sources),
+            f"the format {chosen} takes one input; {only} take several",
+            "name one input",
+        )
+    what = f"the format {chosen} cannot be read from a stream, {only} can"
     fail(stream_name(sources[0]), what, "write it to a file first")
 
 
@@ -205,7 +209,7 @@ def detect_format(path: Path, encoding: str | None = None) -> str:
     if path.suffix == ".pt":
         return "pyg"
     if _COMMUNITIES.search(path.name):
-        fail(path, "a list of communities, not of edges", "give the .ungraph.txt file beside it")
+        fail(path, "is a list of communities, not of edges", "give the .ungraph.txt file beside it")
     refuse_links(path)
     if planetoid_name(path):
         return "planetoid"
@@ -225,7 +229,7 @@ def _detect_folder(path: Path) -> str:
     with suppress(OSError, ImportFailed):
         if inside := _candidates(path):
             todo = f"name {'one of ' if len(inside) > 1 else ''}{shown(inside)}"
-    return fail(path, "a folder of no known layout", todo)
+    return fail(path, "is not a folder of a known layout", todo)
 
 
 def _candidates(folder: Path) -> list[str]:

@@ -51,7 +51,7 @@ def text_lines(path: Path | str, most: int | None = None) -> Iterator[tuple[int,
                 if len(line) >= most:
                     fail(
                         f"{file}:{number}",
-                        f"line longer than {format_bytes(most)}",
+                        f"the line is longer than {format_bytes(most)}",
                         remedy("ShorterLines"),
                     )
                 # A byte order mark is no part of the first field.
@@ -61,7 +61,11 @@ def text_lines(path: Path | str, most: int | None = None) -> Iterator[tuple[int,
         byte = f"byte {error.start + 1} of the line, 0x{error.object[error.start]:02X}"
         fail(f"{file}:{number}", f"{byte}, is not valid UTF-8", "convert the file to UTF-8")
     except (EOFError, zlib.error, gzip.BadGzipFile, OSError) as error:
-        fail(f"{file}: after line {number}", f"damaged or truncated ({error})", "copy it again")
+        fail(
+            f"{file}: after line {number}",
+            f"the file is damaged or truncated ({error})",
+            "copy it again",
+        )
 
 
 def number_table(path: Path | str, delimiter: str | None, dtype: type[np.generic]) -> Array:
@@ -107,7 +111,9 @@ def pair_tables(path: Path | str, has_header: bool = False) -> Iterator[tuple[in
             left, right = fields
             rows.extend((int(left), int(right)))
         except (ValueError, OverflowError):
-            fail(f"{path}:{number}", f"{line[:60]!r} is not id,id", "make every line two integers")
+            fail(
+                f"{path}:{number}", f"{line[:60]!r} is not two node ids", "write each line as id,id"
+            )
         if len(rows) >= 2 * CHUNK_EDGES:
             yield first, np.frombuffer(rows, dtype=np.int64).reshape(-1, 2)
             rows = array("q")

@@ -6,7 +6,7 @@ whoever would pass the allowance refuses before the memory is taken, and names w
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import NoReturn
@@ -84,11 +84,12 @@ def hold(where: str, num_bytes: int, done: float = 1.0) -> None:
         too_small(where, allowance.wanted + rest, allowance.limit)
 
 
-def hold_shared(where: str, what: str, num_bytes: int) -> None:
-    """`hold` for what several inputs share, such as a library: the largest request counts."""
+def hold_shared(where: str, wanted: Mapping[str, int]) -> None:
+    """`hold` for what several inputs share, such as a library: of each the largest size counts."""
     known = current().shared
-    hold(where, max(0, num_bytes - known.get(what, 0)))
-    known[what] = max(num_bytes, known.get(what, 0))
+    sizes = {name: max(size, known.get(name, 0)) for name, size in wanted.items()}
+    hold(where, sum(size - known.get(name, 0) for name, size in sizes.items()))
+    known.update(sizes)
 
 
 def hold_to(where: str, num_bytes: int, held: int, done: float = 1.0) -> int:

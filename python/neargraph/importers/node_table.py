@@ -118,7 +118,7 @@ def _mask(table: Table, name: str) -> Array:
 
     where = table.where(name)
     if not pa.types.is_boolean(table.kind(name)):
-        fail(where, f"is {table.kind(name)}", "masks are booleans")
+        fail(where, f"is {table.kind(name)}", "store masks as booleans")
     parts = [table.numbers(batch.column(0), name, row) for row, batch in table.batches([name])]
     return np.concatenate([np.zeros(0, bool), *parts])
 

@@ -145,7 +145,7 @@ def check_target(out: Path, options: ImportOptions) -> None:
     if out.exists() and not options.overwrite:
         fail(out, "already exists", remedy("ReplaceStore"))
     if not out.absolute().parent.is_dir():
-        fail(out, f"the folder {out.absolute().parent} does not exist", "create it first")
+        fail(out, f"its folder {out.absolute().parent} does not exist", "create it first")
 
 
 def _allowed(plan: GraphPlan, options: ImportOptions) -> AbstractContextManager[Allowance]:
@@ -388,7 +388,7 @@ class _Run:
             fail(
                 f"{self._plan.origin} [{tensor.name}]",
                 f"{rows} rows for {num_rows} {kind}s",
-                "the input is inconsistent",
+                "correct the input",
             )
 
     def _sparse_value(self, tensor: TensorPlan) -> str | None:

@@ -100,7 +100,7 @@ def as_utf8(path: Path, encoding: str, spool: Spool, shown: str) -> Spool:
         with open_plain(path) as stream:
             return spool.write(text.encode() for text in decoded(stream, encoding, shown))
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        return fail(shown, f"damaged or truncated ({error})", "copy it again")
+        return fail(shown, f"is damaged or truncated ({error})", "copy it again")
 
 
 def open_plain(path: Path) -> BufferedIOBase:

@@ -40,7 +40,7 @@ _CSV_BYTES = 40 << 20
 _PARQUET_BYTES = 24 << 20
 _PARQUET_COLUMN_BYTES = _BUFFER_BYTES + (256 << 10)
 _READER_BYTES = {"csv": _CSV_BYTES, "parquet": _PARQUET_BYTES, "arrow": 0}
-_DAMAGED = "damaged or of another format"
+_DAMAGED = "is damaged or has another format"
 
 TableSource = Path | str | Sequence[Path | str]
 """A file, a folder of part files, a pattern such as "part-*.parquet", or several of them."""
@@ -74,10 +74,10 @@ class Table:
     def open(sources: Sequence[Input], delimiter: str | None = None) -> "Table":
         """Reads what tells the schema; refuses damaged files, and says how to install pyarrow."""
         need_pyarrow(sources[0].shown)
+        hold_readers(sources)
         table, empty = None, list[Input]()
         for source in sources:
             kind = _kind_of(source)
-            _hold_reader(source, kind)
             if kind == "csv" and len(sources) > 1 and _is_empty(source.path):
                 empty.append(source)
                 continue
@@ -136,7 +136,7 @@ class Table:
                         yield row, batch
                         row += batch.num_rows
             except (pa.ArrowException, OSError) as error:
-                what = f"damaged after row {row - start} ({error})"
+                what = f"is damaged after row {row - start} ({error})"
                 fail(part.shown, what, "correct the file, or write it again")
 
     def _batches(self, part: Part, columns: list[str], rows: int) -> Iterator[Any]:
@@ -315,9 +315,10 @@ def _is_empty(path: Path) -> bool:
     return path.stat().st_size == 0
 
 
-def _hold_reader(source: Input, kind: str, columns: int = 0) -> None:
-    hold_shared(source.shown, "pyarrow", _PYARROW_BYTES)
-    hold_shared(source.shown, kind, _READER_BYTES[kind] + columns)
+def hold_readers(sources: Sequence[Input]) -> None:
+    """Counts the memory of pyarrow, and of its readers of all kinds of files at once."""
+    kinds = {kind: _READER_BYTES[kind] for kind in map(_kind_of, sources)}
+    hold_shared(listed(sources), {"pyarrow": _PYARROW_BYTES, **kinds})
 
 
 def _opened(source: Input, kind: str, delimiter: str | None) -> tuple[Part, Any]:
@@ -329,7 +330,8 @@ def _opened(source: Input, kind: str, delimiter: str | None) -> tuple[Part, Any]
     try:
         if kind == "parquet":
             with pq.ParquetFile(source.path) as file:
-                _hold_reader(source, kind, _column_bytes(file.metadata))
+                buffers = _PARQUET_BYTES + _column_bytes(file.metadata)
+                hold_shared(source.shown, {"parquet": buffers})
                 return replace(part, num_rows=file.metadata.num_rows), file.schema_arrow
         if kind == "csv":
             csv = CsvFile.open(source, delimiter)

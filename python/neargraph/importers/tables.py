@@ -23,7 +23,9 @@ from .table_file import (
     TABLE_ENDINGS,
     Table,
     TableSource,
+    hold_readers,
     is_table,
+    need_pyarrow,
     table_inputs,
     table_stem,
     visible,
@@ -79,18 +81,22 @@ def plan_tables(
         what = "edge tables name their node types"
         fail(origin, what, remedy("LeaveOut", option="bipartite"))
 
-    def table(source: TableSource) -> Table:
-        return Table.open(table_inputs(source, hints.encoding), delimiter)
-
+    edge_files = {key: table_inputs(one, hints.encoding) for key, one in tables.edges.items()}
+    node_files = {key: table_inputs(one, hints.encoding) for key, one in tables.nodes.items()}
+    need_pyarrow(origin)
+    hold_readers([one for files in (edge_files, node_files) for f in files.values() for one in f])
     keys = {name: tables.columns_of(name).key for name in tables.nodes}
     # The larger tables first: what pyarrow keeps of one reader then serves the next.
     edges = [
         EdgeTable(
-            table(source), triple, {**(hints.columns or {}), **tables.columns.get(triple, {})}, keys
+            Table.open(files, delimiter),
+            triple,
+            {**(hints.columns or {}), **tables.columns.get(triple, {})},
+            keys,
         )
-        for triple, source in tables.edges.items()
+        for triple, files in edge_files.items()
     ]
-    nodes = {name: table(source) for name, source in tables.nodes.items()}
+    nodes = {name: Table.open(files, delimiter) for name, files in node_files.items()}
     notes = list[Note]()
     named = hints.strings or any(one.has_text_ends() for one in edges)
     named = named or any(has_keys(one, keys[name]) for name, one in nodes.items())

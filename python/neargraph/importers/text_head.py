@@ -27,7 +27,7 @@ def read_head(given: Input | Path, is_text: bool = True) -> list[str]:
         with open_plain(source.path) as stream:
             data = stream.read(_HEAD_BYTES)
     except (EOFError, zlib.error, OSError) as error:
-        fail(source.shown, f"damaged or truncated ({error})", "copy or download it again")
+        fail(source.shown, f"is damaged or truncated ({error})", "copy or download it again")
     check_mark(data[:MARK_BYTES], source.encoding, source.shown)
     if source.encoding is not None:
         text = "".join(decoded(io.BytesIO(data), source.encoding, source.shown, is_whole=False))
@@ -72,7 +72,7 @@ class Head:
         fields = [field.strip().strip('"') for field in data[0].split(delimiter)]
         if len(fields) < 2:
             where = f"{source.shown}:{lines.index(data[0]) + 1}"
-            fail(where, f"one column in {data[0][:60]!r}", remedy("GiveDelimiter"))
+            fail(where, f"has one column: {data[0][:60]!r}", remedy("GiveDelimiter"))
         mean_line = sum(len(line) + 1 for line in lines) / len(lines)
         num_lines = int(text_bytes(source.path) / mean_line)
         comment = "%" if lines[0].startswith("%") else "#"
