@@ -113,7 +113,7 @@ def test_a_folder_of_several_sets_names_them(tmp_path):
     for name in ("node2label.txt.gz", "w.txt", "SOURCE", ".hidden.txt"):
         (text / name).write_text("0 1\n")
     refused(text, r"name w\.txt$")
-    refused(text, "not a regular file but a folder; give a file of it$", "temporal")
+    refused(text, "not a regular file but a folder; name a file in it$", "temporal")
 
 
 def test_the_estimate_counts_pages_and_what_is_not_zero(tmp_path):

@@ -30,7 +30,7 @@ def narrow_x(plan: GraphPlan, x_dtype: str) -> None:
             if tensor.dtype not in _FLOATS:
                 fail(
                     f"{plan.origin} [x]",
-                    f"has dtype {tensor.dtype}; only floats can be stored narrower",
+                    f"has dtype {tensor.dtype}, and only floats can be stored narrower",
                     remedy("LeaveOutOrConvert", option="x_dtype", what="x to floats"),
                 )
             found = True
