@@ -180,6 +180,16 @@ def test_node_tables_of_several_files_keep_the_order_of_rows(tmp_path):
         assert store.snapshot().features(None, [0, 1], "x").tolist() == [[1], [2]]
 
 
+def test_types_of_csv_files_are_those_of_all_of_them(tmp_path):
+    texts = ("src,dst,w,kind\n", "src,dst,w,kind\n0,1,2,5\n", "src,dst,w,kind\n1,0,0.5,7\nx,0,1,8\n")
+    for number, text in enumerate(texts):
+        (tmp_path / f"e{number}.csv").write_text(text)
+    tables = Tables({("n", "to", "n"): str(tmp_path / "e?.csv")})
+    import_graph(tables, tmp_path / "g.ng", edge_ids=True)
+    expected = [("0", "1", None, 2.0), ("1", "0", None, 0.5), ("x", "0", None, 1.0)]
+    assert edges_of(tmp_path / "g.ng") == expected
+
+
 def test_parquet_is_read_from_standard_input(tmp_path):
     file = write_parts(tmp_path / "edges") / "part-0.parquet"
     import_command("-", "--out", tmp_path / "g.ng", given=file.read_bytes())

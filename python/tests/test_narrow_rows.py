@@ -143,7 +143,7 @@ def test_only_floats_can_be_narrowed(tmp_path):
     del data.x
     with pytest.raises(ImportFailed, match=r"has no node tensor x"):
         ng.from_pyg(data, tmp_path / "g.ng", x_dtype="f16")
-    with pytest.raises(ValueError, match="use f32, f16, bf16 or i8"):
+    with pytest.raises(ValueError, match="expected f32, f16, bf16 or i8"):
         ng.from_pyg(graph(), tmp_path / "g.ng", x_dtype="u8")
 
 

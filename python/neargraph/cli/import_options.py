@@ -71,8 +71,8 @@ Features = Annotated[
     list[str] | None,
     typer.Option(
         metavar="TYPE=COLUMN,...",
-        help="Columns of a node table that become x; '*' means all other numbers. Repeatable. "
-        "Default: x_0, x_1, ...",
+        help="Columns of a node table that become x; '*' stands for all other numeric columns. "
+        "Repeatable. Default: x_0, x_1, ...",
         rich_help_panel=_TABLES,
     ),
 ]
@@ -111,8 +111,7 @@ Columns = Annotated[
 TimeScale = Annotated[
     float | None,
     typer.Option(
-        help="Text: factor of times, which are then rounded, e.g. 1000 for seconds with "
-        "milliseconds.",
+        help="Text: multiply times by this factor and round, e.g. 1000 for seconds with fractions.",
         rich_help_panel=_TEXT,
     ),
 ]
@@ -145,7 +144,10 @@ SelfLoops = Annotated[
 ]
 Unique = Annotated[
     bool,
-    typer.Option(help="Keep one edge between two nodes of a type.", rich_help_panel=_EDGES),
+    typer.Option(
+        help="Keep one of several edges with the same ends, whatever their times.",
+        rich_help_panel=_EDGES,
+    ),
 ]
 Reverse = Annotated[
     bool, typer.Option(help="Also store the reverse of each edge type.", rich_help_panel=_EDGES)

@@ -85,8 +85,8 @@ class Table:
             if table is None:
                 table = Table((part,), schema, listed(sources))
                 continue
-            _check_same(table, part, schema)
-            table = replace(table, parts=(*table.parts, part))
+            schema = _common_schema(table, part, schema)
+            table = replace(table, parts=(*table.parts, part), schema=schema)
         if table is None:
             fail(listed(sources), "holds no rows and no header", "check the path")
         return table
@@ -344,20 +344,35 @@ def _opened(source: Input, kind: str, delimiter: str | None) -> tuple[Part, Any]
         fail(source.shown, f"{_DAMAGED} ({error})", "write the file again")
 
 
-def _check_same(table: Table, part: Part, schema: Any) -> None:
-    """Refuses a file with other columns than the first one of its table."""
+def _common_schema(table: Table, part: Part, schema: Any) -> Any:
+    """The types of a table with one more file; refuses a file with other columns."""
+    import pyarrow as pa
+
     lead = table.parts[0].shown
     if sorted(schema.names) != sorted(table.schema.names):
         ours, theirs = (", ".join(names[:20]) for names in (schema.names, table.schema.names))
         what = f"has the columns {ours}, but {lead} has {theirs}"
         fail(part.shown, what, "import files with the same columns")
     if part.kind == table.parts[0].kind == "csv":
-        return
+        kinds = [_common_type(f.type, schema.field(f.name).type) for f in table.schema]
+        return pa.schema(zip(table.schema.names, kinds, strict=True))
     for name in schema.names:
         ours, theirs = schema.field(name).type, table.schema.field(name).type
         if ours != theirs:
             what = f"column {name!r} is {ours}, but in {lead} it is {theirs}"
             fail(part.shown, what, "write the files with the same types")
+    return table.schema
+
+
+def _common_type(first: Any, second: Any) -> Any:
+    """The type of a column of two CSV files, whose first rows may look different."""
+    import pyarrow as pa
+
+    if pa.types.is_null(first):
+        return second
+    if pa.types.is_integer(first) and pa.types.is_floating(second):
+        return second
+    return second if pa.types.is_string(second) else first
 
 
 def _column_bytes(footer: Any) -> int:
