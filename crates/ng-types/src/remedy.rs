@@ -126,6 +126,8 @@ pub enum Remedy {
     NameColumns,
     /// Do not declare a header line.
     NoHeader,
+    /// Declare the encoding of a text.
+    GiveEncoding,
     /// Export the model again, from what it was trained as.
     ExportAgain,
     /// Bring the files of the model from where they are whole.

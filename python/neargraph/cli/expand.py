@@ -43,6 +43,7 @@ def expand(
     import neargraph
     from neargraph.datasets import Seed
     from neargraph.datasets import expand as product
+    from neargraph.remedies import on_command_line
     from neargraph.units import parse_bytes
 
     if (factor is None) == (seed_graph is None):
@@ -59,6 +60,7 @@ def expand(
             seed=given,
             progress=progress,
             memory=half,
+            words=on_command_line,
             reverse=reverse,
             threads=threads,
             overwrite=overwrite,

@@ -48,7 +48,7 @@ def _node_types(npz: NpzFile) -> list[NodePlan]:
             continue
         count = npz.small(member)
         if count.shape != () or count.dtype.kind not in "iu" or int(count) < 0:
-            fail(npz.where(member), "is no node count", "store one non-negative integer")
+            fail(npz.where(member), "is not a node count", "store one non-negative integer")
         nodes.append(NodePlan(member.removeprefix("num_nodes_"), int(count)))
     if not nodes:
         fail(npz.path, "has no num_nodes_TYPE member", "add one for each node type")

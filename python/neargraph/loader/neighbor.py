@@ -42,7 +42,7 @@ class NeighborLoader(SamplingLoader):
             it is made; writers go on.
         num_neighbors: Neighbours per node and hop, as a list or by edge type; -1 takes all. A list
             is for the edge types of the graph, and draws nothing from a reverse that the store
-            keeps (``--reverse``); a dictionary that names ``rev_...`` does, beside all others.
+            keeps; a dictionary that names ``rev_...`` does, beside all others.
         input_nodes: ``"train"`` / ``"val"`` / ``"test"``, ids [n], a boolean mask [num_nodes],
             None for all nodes, a node type, or (node type, any of these).
         input_time: The time of each seed, int64 [number of seeds]; None takes the times of the

@@ -172,11 +172,11 @@ class _Run:
     def _stop(self, row: int, error: Exception) -> UpdateFailed:
         return UpdateFailed(
             f"{self._source.path}: row {row}: {error}. {self._how_to_go_on()}, or leave bad rows "
-            "out with --on-error skip"
+            "out with on_error='skip'"
         )
 
     def _how_to_go_on(self) -> str:
         return (
             f"The {self.done} rows before its transaction are done: correct the file and "
-            f"go on with --skip-rows {self.done}"
+            f"go on with skip_rows={self.done}"
         )
