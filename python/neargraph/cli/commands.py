@@ -1,8 +1,8 @@
 """The table of commands: group, sentence and examples of each, and the module that it lives in.
 
 The list of commands and completion come from this table alone, so neither imports a command. What
-must not live here: options. The invariant: the sentence is the first one of the command's help (a
-test compares them), and every example runs on the files that tests make.
+must not live here: options. The invariant: the sentence is the first one of the command's help, and
+every example is a valid command line (tests run them).
 """
 
 from dataclasses import dataclass

@@ -21,8 +21,12 @@ from .show import bars, console, pairs_table, print_json, print_report, readable
 
 # The options with long help, so that the command fits on a screen.
 _Layout = Annotated[
-    str, typer.Option(help="direct: rows beside lists in one file, instead of epochs.")
+    Literal["paged", "direct"],
+    typer.Option(help="direct: write the graph with rows beside lists, instead of epochs."),
 ]
+_Method = Annotated[Literal["uniform", "labor", "weighted"], typer.Option(help="Sampling method.")]
+_Out = Annotated[Path | None, typer.Option(help="Directory of the files. Default: STORE/compiled.")]
+_DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the estimate and stop.")]
 _PageSize = Annotated[int, typer.Option(help="Of the direct layout, 4096 ... 65536 bytes.")]
 _Seeds = Annotated[
     str, typer.Option(help="Seed nodes: train, val, test, all, or a .npy file of node ids.")
@@ -57,22 +61,16 @@ def compile_(
     shuffle: Annotated[bool, typer.Option(help="Shuffle the seeds in every epoch.")] = True,
     drop_last: Annotated[bool, typer.Option(help="Drop a smaller last batch.")] = False,
     replace: Annotated[bool, typer.Option(help="Sample neighbours with replacement.")] = False,
-    method: Annotated[
-        Literal["uniform", "labor", "weighted"], typer.Option(help="Sampling method.")
-    ] = "uniform",
+    method: _Method = "uniform",
     dependent_batches: _DependentBatches = 1,
     attrs: _Attrs = None,
     memory: _Memory = None,
     first_epoch: Annotated[int, typer.Option(help="Number of the first epoch.")] = 0,
-    out: Annotated[
-        Path | None, typer.Option(help="Directory of the files. Default: STORE/compiled.")
-    ] = None,
+    out: _Out = None,
     overwrite: Annotated[bool, typer.Option(help="Overwrite existing epochs.")] = False,
     backend: Backend = "auto",
     recover: Recover = True,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the estimate and stop.")
-    ] = False,
+    dry_run: _DryRun = False,
     as_json: Json = False,
 ) -> None:
     """Sample epochs once and store them, so that loaders replay them.

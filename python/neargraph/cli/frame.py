@@ -33,6 +33,15 @@ class _Help:
 
     examples: Sequence[str] = ()
 
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """The arguments as their help names them, those that may be left out in brackets."""
+        pieces = ["[OPTIONS]"]
+        for param in self.get_params(ctx):  # type: ignore[attr-defined]
+            if param.param_type_name == "argument":
+                name = (param.metavar or param.name).upper() + "..." * (param.nargs != 1)
+                pieces.append(name if param.required else f"[{name}]")
+        return pieces
+
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Arguments, own options, and those of all commands."""
         sections: dict[str, list[Any]] = {}
@@ -62,6 +71,10 @@ class Command(_Help, TyperCommand):
 
 class Group(_Help, TyperGroup):
     """A command with commands of its own."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """As of a command, and the commands inside."""
+        return [*_Help.collect_usage_pieces(self, ctx), "COMMAND [ARGS]..."]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Options, then commands."""
@@ -138,6 +151,9 @@ def load(entry: Entry) -> Any:
         command = _built(with_common(found), entry.name)
     for one in (command, *getattr(command, "commands", {}).values()):
         one.examples = entry.examples
+    if not entry.passes_on:
+        _, _, rest = (command.help or "").partition("\n\n")
+        command.help = f"{entry.summary}\n\n{rest}".rstrip()
     return command
 
 

@@ -16,6 +16,30 @@ from .show import bars, console, print_json, titled
 
 profile = typer.Typer(**PLAIN, cls=Group, no_args_is_help=True)
 
+_Models = Annotated[str, typer.Option(help="Models to train, comma-separated: gcn, sage, cluster.")]
+_Fanouts = Annotated[
+    str | None, typer.Option(help="Fanouts of GraphSAGE. Default: 10,10; 25,15 for large graphs.")
+]
+_BatchSize = Annotated[
+    int | None,
+    typer.Option(help="Seeds per batch of GraphSAGE. Default: 16; 256 for large graphs."),
+]
+_Hidden = Annotated[
+    int | None, typer.Option(help="Hidden width. Default: 16; 256 for large graphs.")
+]
+_Parts = Annotated[int | None, typer.Option(help="Clusters. Default: 100; 1000 for large graphs.")]
+_BatchParts = Annotated[
+    int | None, typer.Option(help="Clusters per batch. Default: 16; 32 for large graphs.")
+]
+_Fused = Annotated[
+    bool,
+    typer.Option(help="Aggregate in GraphSAGE by a sparse product; hides the message stage."),
+]
+_Interval = Annotated[
+    float, typer.Option(help="Seconds between samples of processor, disk and memory use.")
+]
+_Out = Annotated[Path | None, typer.Option(help="Folder for profile.json and profile.md.")]
+
 _NAMES = {"gcn": "GCN", "sage": "GraphSAGE", "cluster": "ClusterGCN"}
 _SYSTEM = {
     "GPU memory MB": ("gpu_memory_bytes", 1e-6),
@@ -42,45 +66,23 @@ def _root() -> None:
 @with_common
 def train(
     store: StoreArgument,
-    models: Annotated[
-        str, typer.Option(help="Models to train, comma-separated: gcn, sage, cluster.")
-    ] = "gcn,sage,cluster",
+    models: _Models = "gcn,sage,cluster",
     backends: Annotated[
         str, typer.Option(help="Of memory, mmap, pread, direct, uring.")
     ] = "memory,mmap,direct,uring",
     repeats: Annotated[int, typer.Option(help="Runs of each model and back end.")] = 10,
     epochs: Annotated[int, typer.Option(help="Epochs per run.")] = 3,
     memory: Memory = None,
-    fanouts: Annotated[
-        str | None,
-        typer.Option(help="Fanouts of GraphSAGE. Default: 10,10; 25,15 for large graphs."),
-    ] = None,
-    batch_size: Annotated[
-        int | None,
-        typer.Option(help="Seeds per batch of GraphSAGE. Default: 16; 256 for large graphs."),
-    ] = None,
-    hidden: Annotated[
-        int | None, typer.Option(help="Hidden width. Default: 16; 256 for large graphs.")
-    ] = None,
-    parts: Annotated[
-        int | None, typer.Option(help="Clusters. Default: 100; 1000 for large graphs.")
-    ] = None,
-    batch_parts: Annotated[
-        int | None, typer.Option(help="Clusters per batch. Default: 16; 32 for large graphs.")
-    ] = None,
+    fanouts: _Fanouts = None,
+    batch_size: _BatchSize = None,
+    hidden: _Hidden = None,
+    parts: _Parts = None,
+    batch_parts: _BatchParts = None,
     seed: Seed = 0,
-    fused: Annotated[
-        bool,
-        typer.Option(help="Aggregate in GraphSAGE by a sparse product; hides the message stage."),
-    ] = False,
+    fused: _Fused = False,
     device: Annotated[str | None, typer.Option(help="Torch device, e.g. cuda.")] = None,
-    interval: Annotated[
-        float,
-        typer.Option(help="Seconds between samples of processor, disk and memory use."),
-    ] = 0.1,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for profile.json and profile.md.")
-    ] = None,
+    interval: _Interval = 0.1,
+    out: _Out = None,
     as_json: Json = False,
 ) -> None:
     """Train models on several back ends and show the time of each stage."""

@@ -73,6 +73,13 @@ _Changes = Annotated[
 _RowBytes = Annotated[
     int | None, typer.Option(help="Bytes of a feature row, instead of those of --tensor.")
 ]
+_Platforms = Annotated[str, typer.Option(help="Platforms to simulate, comma-separated; or all.")]
+_Mode = Annotated[
+    Literal["paper", "detailed"],
+    typer.Option(help="Model: of the publication, or with host and queues in detail."),
+]
+_Layer = Annotated[Literal["sage", "gcn", "gin", "ngcf"], typer.Option(help="Layer of the model.")]
+_Inference = Annotated[bool, typer.Option("--inference", help="Simulate inference: no gradients.")]
 _Sweep = Annotated[str | None, typer.Option(help="Constant to vary, e.g. flash.channels=4,8,16.")]
 _Ablation = Annotated[
     bool, typer.Option("--ablation", help="Leave out one cost at a time and compare.")
@@ -85,13 +92,8 @@ _Out = Annotated[
 def simulate(
     store: _Store = None,
     dataset: _Dataset = None,
-    platforms: Annotated[
-        str, typer.Option(help="Platforms to simulate, comma-separated; or all.")
-    ] = "all",
-    mode: Annotated[
-        Literal["paper", "detailed"],
-        typer.Option(help="Model: of the publication, or with host and queues in detail."),
-    ] = "detailed",
+    platforms: _Platforms = "all",
+    mode: _Mode = "detailed",
     fanouts: Annotated[str, typer.Option(help="Neighbours per hop, comma-separated.")] = "3,3,3",
     hidden: Annotated[int, typer.Option(help="Width of hidden layers.")] = 128,
     batch: Annotated[int, typer.Option(help="Targets of a batch.")] = 128,
@@ -99,14 +101,10 @@ def simulate(
     sweep: _Sweep = None,
     change: _Changes = None,
     preset: _Preset = None,
-    layer: Annotated[
-        Literal["sage", "gcn", "gin", "ngcf"], typer.Option(help="Layer of the model.")
-    ] = "sage",
+    layer: _Layer = "sage",
     reuse: _Reuse = None,
     ablation: _Ablation = False,
-    inference: Annotated[
-        bool, typer.Option("--inference", help="Simulate inference: no gradients.")
-    ] = False,
+    inference: _Inference = False,
     host: _Host = None,
     split: _Split = None,
     seeds: _Seeds = None,

@@ -160,6 +160,8 @@ OPTIONS: dict[str, Option] = {
     ),
 }
 
+# Longer lists of choices stand in the help, which is broken into lines.
+_SHOWN_CHARACTERS = 60
 _PYTHON: dict[str, Any] = {"int": int, "float": float, "bool": bool}
 _LISTS: dict[str, Callable[[Any], Any]] = {"counts": int, "shares": float, "names": str}
 
@@ -222,8 +224,12 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
         # The type is only known here, so it is not one that mypy can read.
         literal: Any = Literal
         optional: Any = (literal[option.choices] if option.choices else wanted) | None
-        text = f"{option.help}{_default_words(option.default)}"
-        annotation: Any = Annotated[optional, typer.Option(help=text, show_default=False)]
+        text, metavar = option.help, None
+        if len("|".join(option.choices)) > _SHOWN_CHARACTERS:
+            text, metavar = f"{text} One of {', '.join(option.choices)}.", name.upper()
+        text += _default_words(option.default)
+        how: Any = typer.Option(help=text, show_default=False, metavar=metavar)
+        annotation: Any = Annotated[optional, how]
         kind = inspect.Parameter.KEYWORD_ONLY
         parameters.append(inspect.Parameter(name, kind, default=None, annotation=annotation))
 

@@ -121,11 +121,10 @@ class EdgeTable:
 
     def _of_lists(self) -> Iterator[tuple[Array, Array, Any, Any, Any]]:
         for destinations, found in self._entries():
-            columns = (found.indices, destinations, found.edge_ids, found.times, found.weights)
-            if self._once:
-                keep = found.indices <= destinations
-                columns = tuple(None if c is None else c[keep] for c in columns)  # type: ignore[assignment]
-            yield columns
+            keep = found.indices <= destinations if self._once else slice(None)
+            inline = (found.edge_ids, found.times, found.weights)
+            ids, times, weights = (None if c is None else c[keep] for c in inline)
+            yield found.indices[keep], destinations[keep], ids, times, weights
 
     def _scattered(self, folder: Path) -> dict[str, Any]:
         """Files with the columns of each edge id; sources count from 1, and 0 is no edge."""
@@ -160,8 +159,8 @@ class EdgeTable:
         files = self._by_id
         assert files is not None
         for ids in self._present():
-            inline = (files[name][ids] if name in files else None for name in ("time", "weight"))
-            yield files["source"][ids] - 1, files["destination"][ids], ids, *inline
+            times, weights = (files[n][ids] if n in files else None for n in ("time", "weight"))
+            yield files["source"][ids] - 1, files["destination"][ids], ids, times, weights
 
 
 def _kind(tensor: TensorMeta) -> np.dtype[Any]:

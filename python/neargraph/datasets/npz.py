@@ -9,6 +9,7 @@ or not at all.
 
 import zipfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -188,8 +189,13 @@ class _Writer:
                 message = f"the tensor {tensor.name} of {name} is the member {name}__{called}"
                 self.left.note("tensor-renamed", count, message)
             kind = np.dtype(np.float32) if tensor.dtype == "bf16" else tensor.numpy_dtype
-            rows = column(lambda part, t=tensor: part.tensors[t.name], tensors=True)  # type: ignore[misc]
+            take = partial(_tensor_rows, tensor.name)
+            rows = column(take, tensors=True)
             self._member(f"{name}__{called}", kind, (count, *tensor.shape), rows)
+
+
+def _tensor_rows(name: str, rows: EdgeRows) -> Array:
+    return rows.tensors[name]
 
 
 def _counting(count: int) -> Iterator[Array]:
