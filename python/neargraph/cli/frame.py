@@ -6,8 +6,11 @@ the list of commands, help and completion import no command but the one that is 
 
 import functools
 import inspect
+import logging
+import sys
 import time
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
@@ -185,7 +188,8 @@ def with_common(command: Callable[..., None], is_root: bool = False) -> Callable
             raise typer.BadParameter("--verbose and --quiet exclude each other")
         settings.json = settings.json or bool(values.get("as_json"))
         try:
-            command(**values)
+            with _decisions():
+                command(**values)
         except KeyboardInterrupt:
             tell_interrupt()
             raise typer.Exit(130) from None
@@ -195,3 +199,20 @@ def with_common(command: Callable[..., None], is_root: bool = False) -> Callable
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
+
+
+@contextmanager
+def _decisions() -> Iterator[None]:
+    """With ``--verbose``, what loaders decide goes to stderr; on a terminal training shows it."""
+    if not settings.verbose or sys.stderr.isatty():
+        yield
+        return
+    log, handler = logging.getLogger("neargraph"), logging.StreamHandler(sys.stderr)
+    before = log.level
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(before)
