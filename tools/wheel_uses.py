@@ -89,11 +89,11 @@ def base() -> None:
         expect((here / name).is_file(), f"{name} is not in the wheel")
     run("import", edge_list(), "--out", "g.ng", "--memory", "256MB", "--split", "60,20,20")
     with ng.open("g.ng", memory=MEMORY) as store:
-        sampled = ng.NeighborSampler(store, [5, 5], seed=7).sample([1, 2, 3])
+        sampled = ng.NumpySampler(store, [5, 5], seed=7).sample([1, 2, 3])
         expect(len(sampled.nodes()) > 3, f"{len(sampled.nodes())} nodes were sampled")
         edges = store.num_edges
-        with store.write() as batch:
-            batch.add_edge(None, batch.add_node(), 0)
+        with store.write() as tx:
+            tx.add_edge(None, tx.add_node(), 0)
         expect(store.num_edges == edges + 1, f"{store.num_edges} edges after one more")
     Path("more.csv").write_text("op,source,destination\nadd_edge,1,2\nadd_edge,2,3\n")
     said = json.loads(run("update", "g.ng", "--from", "more.csv", "--json"))
@@ -209,7 +209,7 @@ def metis() -> None:
     ends = torch.randint(0, NODES, (2, 4 * NODES))
     ng.from_pyg(Data(x=torch.randn(NODES, WIDTH), edge_index=ends), "m.ng", reverse=True)
     with ng.open("m.ng", memory=MEMORY) as store:
-        loader = ng.ClusterLoader(store, num_parts=6, partition="metis", batch_size=2, seed=7)
+        loader = ng.ClusterGCNLoader(store, num_parts=6, partition="metis", batch_size=2, seed=7)
         nodes = torch.cat([batch.n_id for batch in loader])
         expect(nodes.sort().values.equal(torch.arange(NODES)), "the parts are not all nodes")
 

@@ -27,7 +27,7 @@ def parse_bytes(size: str | int) -> int:
             KiB, MiB, GiB, TiB (powers of 1024). Case does not matter.
 
     Raises:
-        ValueError: The text is no size, or the size is not positive.
+        ValueError: The text is not a valid size, or the size is not positive.
 
     Example:
         >>> parse_bytes("256MB"), parse_bytes("1MiB")
@@ -39,7 +39,9 @@ def parse_bytes(size: str | int) -> int:
         match = _SIZE.fullmatch(size) if isinstance(size, str) else None
         unit = _UNITS.get(match[2].lower()) if match else None
         if match is None or unit is None:
-            raise ValueError(f"{size!r} is no size: write bytes, or like '256MB', '1.5GiB'")
+            raise ValueError(
+                f"{size!r} is not a valid size: expected bytes, or e.g. 256MB or 1.5GiB"
+            )
         count = int(float(match[1]) * unit) if "." in match[1] else int(match[1]) * unit
     if not 0 < count < 2**63:
         raise ValueError(f"a size must be between 1 byte and 2^63, got {size!r}")

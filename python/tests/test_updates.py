@@ -289,7 +289,7 @@ def test_a_call_that_is_interrupted_half_way_spoils_its_batch(store, monkeypatch
 
     batch = store.write().__enter__()
     core = batch._core
-    monkeypatch.setattr(ng.Batch, "_core", property(lambda _: Interrupted(core)))
+    monkeypatch.setattr(ng.Transaction, "_core", property(lambda _: Interrupted(core)))
     with pytest.raises(KeyboardInterrupt):
         batch.add_node("paper", {"x": [1, 2, 3]})
     with pytest.raises(ng.TransactionEnded, match="half way"):
