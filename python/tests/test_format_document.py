@@ -489,7 +489,7 @@ def test_batches_of_a_split_are_those_of_the_document_on_every_rank(homo_path, h
         sampler = ng.NumpySampler(homo, [4, 3], seed=9, attrs=[], **options)
         sampling = draw.Sampling(fanouts=[[4, 3]], seed=9, **how)
         for rank in range(2):
-            given = {"batch_size": 14, "shuffle": True, "seed": 9, "ranks": (rank, 2)}
+            given = {"batch_size": 14, "shuffle": True, "seed": 9, "rank": rank, "world_size": 2}
             plan = SeedPlan(num_seeds=len(inputs), pad=True, **given)
             wanted = draw.Plan(inputs=inputs, pad=True, **given)
             chosen = resolve_input_nodes(homo, "train")

@@ -181,7 +181,11 @@ def test_node_tables_of_several_files_keep_the_order_of_rows(tmp_path):
 
 
 def test_types_of_csv_files_are_those_of_all_of_them(tmp_path):
-    texts = ("src,dst,w,kind\n", "src,dst,w,kind\n0,1,2,5\n", "src,dst,w,kind\n1,0,0.5,7\nx,0,1,8\n")
+    texts = (
+        "src,dst,w,kind\n",
+        "src,dst,w,kind\n0,1,2,5\n",
+        "src,dst,w,kind\n1,0,0.5,7\nx,0,1,8\n",
+    )
     for number, text in enumerate(texts):
         (tmp_path / f"e{number}.csv").write_text(text)
     tables = Tables({("n", "to", "n"): str(tmp_path / "e?.csv")})

@@ -76,8 +76,8 @@ def compile_(
     """Sample epochs once and store them, so that loaders replay them.
 
     --layout direct writes the graph with feature rows beside neighbour lists instead, for loaders
-    with reading="direct_layout". Of the other options, only --page-size, --name, --attrs, --memory, --out,
-    --overwrite and --dry-run apply then.
+    with reading="direct_layout". Of the other options, only --page-size, --name, --attrs, --memory,
+    --out, --overwrite and --dry-run apply then.
     """
     import neargraph
     from neargraph.loader.compiling import EpochCompiler
@@ -135,7 +135,6 @@ def _show_direct(store: Path, report: dict[str, Any], as_json: bool) -> None:
     ]
     title = f"Compiled {store}" if report["written"] else f"Direct layout of {store}"
     print_report(as_json, {"store": str(store), "layout": "direct", **report}, title, rows)
-
 
 
 def _show_estimate(store: Path, estimate: Any) -> None:

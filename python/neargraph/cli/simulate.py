@@ -35,9 +35,7 @@ _Dataset = Annotated[
         "ogbn, ppi; or all."
     ),
 ]
-_Seeds = Annotated[
-    str | None, typer.Option(help=f"Targets for --host: {SEEDS}. Default: all.")
-]
+_Seeds = Annotated[str | None, typer.Option(help=f"Targets for --host: {SEEDS}. Default: all.")]
 _Repeats = Annotated[
     int | None, typer.Option(help="Random seeds of the comparison with --host. Default: 5.")
 ]

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from neargraph._optional import arrow_for
 from neargraph.exceptions import UnsupportedArgument
+from neargraph.importers.hints import COLUMN_NAMES
 from neargraph.importers.plan import HOMOGENEOUS_EDGE, HOMOGENEOUS_NODE
-from neargraph.importers.text import COLUMN_NAMES
 from neargraph.schema import EdgeType, NodeType, TensorMeta
 from neargraph.snapshot import Snapshot
 from neargraph.splits import SPLITS, split_columns

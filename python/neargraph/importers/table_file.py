@@ -289,7 +289,8 @@ def need_pyarrow(shown: str) -> None:
         import pyarrow  # noqa: F401
     except ImportError as error:
         raise MissingDependency(
-            f"{shown}: reading tables needs pyarrow; install it with: pip install 'neargraph[parquet]'"
+            f"{shown}: reading tables needs pyarrow; install it with: "
+            "pip install 'neargraph[parquet]'"
         ) from error
 
 
