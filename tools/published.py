@@ -14,14 +14,14 @@ from pathlib import Path
 _LINK = re.compile(
     r'\]\(\s*<?([^)\s>]+)|^\s*\[[^\]]+\]:\s*<?([^\s>]+)|(?:src|href)="([^"]*)"', re.M
 )
-# Where the code has the version of each format that docs/release.md lists.
+# Where the code has the version of each format that docs/how-to/release.md lists.
 _FORMATS = {
     "store": ("crates/ng-store/src/version/root.rs", r"FORMAT_VERSION: u32 = (\d+);"),
     "backup": ("crates/ng-store/src/backup/manifest.rs", r"BACKUP_VERSION: u32 = (\d+);"),
     "model file": ("crates/ng-engine/src/model_file/files.rs", r"FORMAT_VERSION: i64 = (\d+);"),
     "compiled epoch": ("crates/ng-sample/src/compiled/format.rs", r"\bversion: (\d+),"),
     "direct layout": ("crates/ng-store/src/direct/head.rs", r"\bversion: (\d+),"),
-    "training state": ("python/neargraph/train/checkpoint.py", r"^_FORMAT = (\d+)$"),
+    "training state": ("python/neargraph/train/state.py", r"^_FORMAT = (\d+)$"),
     "plug-in": ("crates/ng-plugin-abi/src/lib.rs", r"NG_API_VERSION: u32 = (\d+);"),
     "shared memory": ("crates/ng-io/src/shm/setup.rs", r"\bVERSION: u16 = (\d+);"),
 }
@@ -53,16 +53,16 @@ def one(pattern: str, text: str, where: str) -> str:
 
 
 def formats(root: Path) -> Iterator[str]:
-    """Formats whose version in docs/release.md is not that of the code."""
-    page = (root / "docs/release.md").read_text()
-    said = dict(re.findall(r"^\| \[([\w -]+)\]\([\w-]+\.md\) \| (\d+) \|", page, re.M))
+    """Formats whose version in docs/how-to/release.md is not that of the code."""
+    page = (root / "docs/how-to/release.md").read_text()
+    said = dict(re.findall(r"^\| \[([\w -]+)\]\([\w./-]+\.md\) \| (\d+) \|", page, re.M))
     coded = {
         name: one(pattern, (root / file).read_text(), file)
         for name, (file, pattern) in _FORMATS.items()
     }
     for name in sorted(said.keys() | coded.keys()):
         if said.get(name) != coded.get(name):
-            yield f"docs/release.md: {name} has {said.get(name)}, the code {coded.get(name)}"
+            yield f"docs/how-to/release.md: {name} has {said.get(name)}, the code {coded.get(name)}"
 
 
 def findings(root: Path) -> Iterator[str]:
