@@ -179,7 +179,7 @@ def test_doctor_says_what_it_found(tmp_path, capsys):
         (["doctor", "{d}/none"], "none"),
         (["import", "{d}/none.csv", "--out", "{d}/g.ng"], "none.csv: no such file"),
         (["import", "{d}/e.csv", "--out", "{d}/no/g.ng"], "does not exist"),
-        (["import", "{d}/e.csv", "--out", "{d}/g.ng", "--memory", "lots"], "'lots' is no size"),
+        (["import", "{d}/e.csv", "--out", "{d}/g.ng", "--memory", "lots"], "'lots' is not a valid size"),
         (["import", "{d}/e.csv", "--out", "{d}/g.ng", "--split", "1,2"], "60,20,20"),
         (["import", "{d}/e.csv", "--out", "{d}/g.ng", "--self-loops", "maybe"], "keep, remove"),
         (["import", "{d}/e.csv", "--out", "{d}/g.ng", "--columns", "a=1"], "is no column"),
