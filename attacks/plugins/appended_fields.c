@@ -1,4 +1,4 @@
-/* Refused: NgKernel uses fields that this version does not have */
+/* Refused: NgKernel sets fields that this version does not have */
 #define CHANGE_KERNEL \
     struct {NgKernel known; uint64_t later;} newer = {kernel, 1}; \
     newer.known.struct_size = sizeof newer; \

@@ -1,3 +1,3 @@
-/* Refused: signal 11 (SIGSEGV) ended it: while Relu runs on ordinary */
+/* Refused: it was ended by signal 11 (SIGSEGV): while Relu runs on ordinary */
 #define IN_RUN *(volatile int *)8 = 1;
 #include "honest.h"

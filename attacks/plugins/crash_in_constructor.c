@@ -1,4 +1,4 @@
-/* Refused: signal 11 (SIGSEGV) ended it: while it is loaded */
+/* Refused: it was ended by signal 11 (SIGSEGV): while it is loaded */
 #include "honest.h"
 
 __attribute__((constructor)) static void start(void) { *(volatile int *)8 = 1; }

@@ -1,3 +1,3 @@
-/* Refused: signal 11 (SIGSEGV) ended it: while it registers */
+/* Refused: it was ended by signal 11 (SIGSEGV): while it registers */
 #define IN_REGISTRATION ((void (*)(void))8)();
 #include "honest.h"

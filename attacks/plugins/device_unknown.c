@@ -1,3 +1,3 @@
-/* Refused: device "no chip" was not registered before */
+/* Refused: device "no chip" is not registered */
 #define CHANGE_KERNEL kernel.device = (NgText)TEXT("no chip");
 #include "honest.h"

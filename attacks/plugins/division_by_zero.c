@@ -1,4 +1,4 @@
-/* Refused: signal 8 (SIGFPE) ended it: while Relu runs */
+/* Refused: it was ended by signal 8 (SIGFPE): while Relu runs */
 #include <signal.h>
 #define IN_RUN raise(SIGFPE);
 #include "honest.h"

@@ -1,3 +1,3 @@
-/* Refused: traits 0x3 and dtypes 0x0 are not bits that version 1 knows */
+/* Refused: traits 0x3 and dtypes 0x0 are not valid in version 1 */
 #define DTYPES 0
 #include "honest.h"

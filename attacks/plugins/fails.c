@@ -1,3 +1,3 @@
-/* Refused: it fails: result 1: it does not say why */
+/* Refused: it fails: error code 1: it gives no reason */
 #define IN_RUN return NG_FAILED;
 #include "honest.h"

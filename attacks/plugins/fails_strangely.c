@@ -1,3 +1,3 @@
-/* Refused: it fails: result -77: it does not say why */
+/* Refused: it fails: error code -77: it gives no reason */
 #define IN_RUN return -77;
 #include "honest.h"

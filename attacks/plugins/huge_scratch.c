@@ -1,3 +1,3 @@
-/* Refused: it wants 9223372036854775807 bytes of scratch memory; at most */
+/* Refused: it requests 9223372036854775807 bytes of scratch memory; at most */
 #define SCRATCH_BYTES INT64_MAX
 #include "honest.h"

@@ -1,4 +1,4 @@
-/* Refused: signal 4 (SIGILL) ended it: while Relu runs */
+/* Refused: it was ended by signal 4 (SIGILL): while Relu runs */
 #include <signal.h>
 #define IN_RUN raise(SIGILL);
 #include "honest.h"

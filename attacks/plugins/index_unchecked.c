@@ -1,4 +1,4 @@
-/* Refused: it reads or writes behind output 0: while Degree runs on unfitting */
+/* Refused: it reads or writes past the end of output 0: while Degree runs on unfitting */
 #define OP "Degree"
 #define DTYPES (1u << NG_I64)
 #define OWN_RUN

@@ -1,4 +1,4 @@
-/* Refused: signal 9 (SIGKILL) ended it: while it registers */
+/* Refused: it was ended by signal 9 (SIGKILL): while it registers */
 #include <signal.h>
 #include <unistd.h>
 #define IN_REGISTRATION kill(getpid(), SIGKILL);

@@ -1,3 +1,3 @@
-/* Refused: it registers no kernel */
+/* Refused: it does not register any kernels */
 #define IN_REGISTRATION return NG_OK;
 #include "honest.h"

@@ -1,3 +1,3 @@
-/* Refused: it hands over NULL in place of NgDevice */
+/* Refused: it passes NULL instead of NgDevice */
 #define IN_REGISTRATION api->register_device(host->registry, NULL); return NG_OK;
 #include "honest.h"

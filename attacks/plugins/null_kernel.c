@@ -1,3 +1,3 @@
-/* Refused: it hands over NULL in place of NgKernel */
+/* Refused: it passes NULL instead of NgKernel */
 #define IN_REGISTRATION api->register_op_definition(host->registry, NULL); return NG_OK;
 #include "honest.h"

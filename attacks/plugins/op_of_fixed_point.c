@@ -1,3 +1,3 @@
-/* Refused: FixedMatMul is not offered to plug-ins: the devices of the host do it */
+/* Refused: plug-ins cannot provide FixedMatMul: only devices of the host compute it */
 #define OP "fixed_mat_mul"
 #include "honest.h"

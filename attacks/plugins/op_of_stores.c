@@ -1,3 +1,3 @@
-/* Refused: BatchPre is not offered to plug-ins: the devices of the host do it */
+/* Refused: plug-ins cannot provide BatchPre: only devices of the host compute it */
 #define OP "BatchPre"
 #include "honest.h"

@@ -1,3 +1,3 @@
-/* Refused: there is no operation "Frobnicate" for a kernel */
+/* Refused: unknown operation "Frobnicate" of a kernel */
 #define OP "Frobnicate"
 #include "honest.h"

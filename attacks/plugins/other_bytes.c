@@ -1,4 +1,4 @@
-/* Refused: two runs give other bytes, and it says that they do not */
+/* Refused: two runs return different bytes, although it is declared deterministic */
 static int calls;
 #define AFTER_RUN if (n) y[0] += 1e-6f * (calls++ & 1);
 #include "honest.h"

@@ -1,3 +1,3 @@
-/* Refused: it refuses it: it does not say why */
+/* Refused: it rejects valid tensors: it gives no reason */
 #define IN_RUN return NG_MISFIT;
 #include "honest.h"

@@ -1,4 +1,4 @@
-/* Refused: it changes how the processor rounds (was it built with fast mathematics?): while it runs */
+/* Refused: it changes the rounding mode of the processor (built with fast math?): while it runs */
 #include <fenv.h>
 #define AFTER_RUN fesetround(FE_UPWARD);
 #include "honest.h"

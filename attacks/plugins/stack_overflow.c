@@ -1,4 +1,4 @@
-/* Refused: signal 11 (SIGSEGV) ended it: while Relu runs */
+/* Refused: it was ended by signal 11 (SIGSEGV): while Relu runs */
 static volatile int goes_on = 1;
 
 static int deep(volatile char *last) {

@@ -1,4 +1,4 @@
-/* Refused: it leaves 2 threads behind: while it runs */
+/* Refused: it leaves 2 threads running: while it runs */
 #include <pthread.h>
 #include <unistd.h>
 

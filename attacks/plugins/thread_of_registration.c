@@ -1,4 +1,4 @@
-/* Refused: it leaves 1 threads behind: while it registers */
+/* Refused: it leaves 1 threads running: while it registers */
 #include <pthread.h>
 #include <unistd.h>
 

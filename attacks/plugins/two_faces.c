@@ -1,4 +1,4 @@
-/* Refused: it registers other kernels than in its trial */
+/* Refused: it registers different kernels than in its trial */
 /* Tells its trial by the limit of the size of files. */
 #include <sys/resource.h>
 #define IN_REGISTRATION \

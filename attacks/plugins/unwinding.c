@@ -1,4 +1,4 @@
-/* Refused: signal 6 (SIGABRT) ended it: while Relu runs */
+/* Refused: it was ended by signal 6 (SIGABRT): while Relu runs */
 #include <stdlib.h>
 #include <unwind.h>
 

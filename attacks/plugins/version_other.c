@@ -1,3 +1,3 @@
-/* Refused: it is for version 7 of the interface, not 1 */
+/* Refused: it uses version 7 of the interface; expected 1 */
 #define API_VERSION 7
 #include "honest.h"

@@ -1,3 +1,3 @@
-/* Refused: it writes outside of output 0: while Relu runs on ordinary */
+/* Refused: it writes outside output 0: while Relu runs on ordinary */
 #define AFTER_RUN y[-1] = 1;
 #include "honest.h"

@@ -1,3 +1,3 @@
-/* Refused: it reads or writes into input 0, which is constant: while Relu runs */
+/* Refused: it reads or writes input 0, which is read-only: while Relu runs */
 #define AFTER_RUN ((float *)x)[0] = 1;
 #include "honest.h"

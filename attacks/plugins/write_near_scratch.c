@@ -1,4 +1,4 @@
-/* Refused: it writes outside of its scratch memory: while Relu runs */
+/* Refused: it writes outside its scratch memory: while Relu runs */
 #define SCRATCH_BYTES 60
 #define AFTER_RUN ((char *)call->scratch)[60] = 1;
 #include "honest.h"

@@ -1,4 +1,4 @@
-/* Refused: signal 25 (SIGXFSZ) ended it: while it registers */
+/* Refused: it was ended by signal 25 (SIGXFSZ): while it registers */
 #include <stdio.h>
 #define IN_REGISTRATION \
     FILE *file = tmpfile(); \

@@ -1,7 +1,7 @@
-"""neargraph: train graph neural networks on graphs larger than memory, straight from an SSD.
+"""Train graph neural networks on graphs larger than memory, straight from an SSD.
 
-This module is a list of names. Importing it needs NumPy alone; whatever needs torch or PyG is
-imported on first use, so that `NumpySampler` runs where torch is not installed.
+This module only lists names. Importing it requires NumPy alone. Names that need torch or PyG are
+imported on first use, so `NumpySampler` works without torch.
 
 Example:
     >>> import neargraph as ng
@@ -17,7 +17,7 @@ from neargraph import exceptions
 from neargraph.exceptions import *  # noqa: F403
 
 if TYPE_CHECKING:
-    from neargraph import nn, plugins, pyg, sim, train
+    from neargraph import nn, plugins, pyg, reports, sim, train
     from neargraph.backups import restore, verify_backup
     from neargraph.client import AsyncClient, Client, Updates
     from neargraph.dfg import Dfg
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-# Where each name lives that is imported on first use.
+# The module of each name that is imported on first use.
 _LAZY = {
     "AsyncClient": "neargraph.client",
     "Client": "neargraph.client",
@@ -92,6 +92,7 @@ _LAZY = {
     "plugins": "neargraph.plugins",
     "pyg": "neargraph.pyg",
     "quantise": "neargraph.quantisation",
+    "reports": "neargraph.reports",
     "restore": "neargraph.backups",
     "serve": "neargraph.serving",
     "sim": "neargraph.sim",
@@ -138,6 +139,7 @@ __all__ = [
     "plugins",
     "pyg",
     "quantise",
+    "reports",
     "restore",
     "serve",
     "sim",

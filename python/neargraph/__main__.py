@@ -1,4 +1,4 @@
-"""`python -m neargraph`, the same as the `neargraph` command."""
+"""`python -m neargraph`: the same as the command `neargraph`."""
 
 from neargraph.cli import main
 

@@ -1,9 +1,9 @@
-"""Types of the compiled extension. Arrays are int64 unless said; bulk work releases the GIL.
+"""Types of the compiled extension. Arrays are int64 by default; bulk work releases the GIL.
 
-`mask_width` of a split tensor: absent where PyG's mask was [N]; k where it was [N, k], in which
-case split_0 ... split_{k-1} are its columns. `MiniBatch.edges` is [2, e]: sources, destinations.
-A `dtype` of None reads what the catalog calls `read_dtype`; columns of a `Sampler` may be "sparse",
-and then `MiniBatch.tensor` gives (indptr, columns, values).
+`mask_width` of a split tensor is absent if PyG's mask was [N]. It is k if the mask was [N, k]; its
+columns are then split_0 ... split_{k-1}. `MiniBatch.edges` is [2, e]: sources, destinations. A
+`dtype` of None means `read_dtype` of the catalog. Columns of a `Sampler` may be "sparse"; then
+`MiniBatch.tensor` returns (indptr, columns, values).
 """
 
 from collections.abc import Callable, Sequence
@@ -74,7 +74,7 @@ class Snapshot:
     @property
     def num_tensors(self) -> int: ...
     def make_room(self) -> bool:
-        """Makes loaders give back what they keep between batches; whether any did."""
+        """Releases the memory that loaders keep between batches. Returns whether any was kept."""
 
     def catalog(self) -> str: ...
     def dead_nodes(self, node_type: int) -> Ids: ...
@@ -130,12 +130,12 @@ class Method:
         """All edges between the seeds, in one hop of fanout -1."""
 
 class Shape:
-    """What a batch has beside the nodes that its hops reach.
+    """The structure of a batch beyond the nodes that its hops reach.
 
-    `times` is ``"uniform"`` or ``"last"``; the times are those of edges, or of the node tensors
-    that `node_times` names by node type. `both_ways` names by edge type the one that holds its
-    edges in the other direction, `induced` marks the edge types of which all edges between the
-    nodes are wanted.
+    `times` is ``"uniform"`` or ``"last"``. The times are those of edges, or of the node tensors in
+    `node_times`, by node type. `both_ways` gives, by edge type, the edge type with the same edges
+    in the other direction. `induced` marks the edge types whose edges between the nodes are all
+    in the batch.
     """
 
     def __init__(
@@ -151,8 +151,10 @@ class Shape:
     ) -> None: ...
 
 class Spread:
-    """How batches grow from their seeds otherwise than by hops. A path is edge types; a step leads
-    from a node to a source of its list."""
+    """A way to grow batches from their seeds other than by hops.
+
+    A path is a list of edge types. A step leads from a node to a source of its list.
+    """
 
     @staticmethod
     def walks(path: list[int], length: int, bias: tuple[float, float] | None) -> Spread: ...
@@ -169,15 +171,18 @@ class Spread:
     def budgets(nodes: list[list[int]], edge_types: list[bool]) -> Spread: ...
 
 class Roots:
-    """Nodes that are drawn for each batch: ``"nodes"`` with equal chances, ``"degrees"`` by the
-    edges that come from them, ``"edges"`` as ends of edges."""
+    """Nodes that are drawn for each batch.
+
+    ``"nodes"``: all with equal probability. ``"degrees"``: in proportion to the edges that start at
+    them. ``"edges"``: as the two ends of edges.
+    """
 
     def __init__(self, snapshot: Snapshot, how: str, count: int, edge_type: int) -> None: ...
 
 class Links:
-    """The links that batches are made around: their edge type, and (mode, amount) of negative ones.
+    """The links that batches are made around: their edge type, and (mode, amount) of negatives.
 
-    With `by_number` they are given as the numbers of edges, counted list by list.
+    With `by_number`, links are given as the numbers of edges, counted list by list.
     """
 
     def __init__(
@@ -204,7 +209,7 @@ class Sampler:
     ) -> None: ...
     def sample(self, seeds: list[tuple[int, Ids]], stream: int) -> MiniBatch: ...
     def make(self, inputs: Inputs, stream: int, first: int, batch_size: int) -> MiniBatch:
-        """One batch of all of `inputs`, as the part of a global batch that begins at `first`."""
+        """Makes one batch of all `inputs`, as the part of a global batch that begins at `first`."""
     def trace(self, seeds: Ids, ends: list[int], streams: list[int]) -> Trace: ...
     def walk(
         self,
@@ -214,7 +219,7 @@ class Sampler:
         starts: Ids,
         stream: int,
     ) -> Ids:
-        """Walks from `starts`, one after the other, each of length + 1 nodes; -1 after its end."""
+        """Returns walks of length + 1 nodes from `starts`, concatenated; -1 after a walk ends."""
 
     def with_direct(self, directory: str, name: str) -> Sampler: ...
     def stages(self) -> list[tuple[str, float]]: ...
@@ -256,13 +261,14 @@ class MiniBatch:
     def tensor(self, kind: Kind, type_id: int, name: str) -> Any: ...
 
 class SeedPlan:
-    """The order of `num_seeds` places and its cut into global batches of `batch_size`.
+    """The order of `num_seeds` seeds, and their division into global batches of `batch_size`.
 
-    A pure function of (seed, epoch, batch): any batch is found without those before it. The
-    global batches are the same for every world size; a rank takes its contiguous part of each.
+    It is a pure function of (seed, epoch, batch), so any batch is found without the previous ones.
+    The global batches are the same for every world size. A rank takes a contiguous part of each.
+    A place is a position in the seeds of the loader, before shuffling.
 
     Raises:
-        ValueError: Numbers that do not fit together.
+        ValueError: The arguments are not consistent.
     """
 
     num_seeds: int
@@ -287,26 +293,26 @@ class SeedPlan:
     ) -> None: ...
     @property
     def local_batch_size(self) -> int:
-        """Seeds of one rank in one full batch."""
+        """The number of seeds of one rank in a full batch."""
 
     @property
     def steps(self) -> int:
-        """Batches of one epoch, the same on every rank."""
+        """The number of batches in an epoch, the same on every rank."""
 
     def stream(self, epoch: int, batch: int) -> int:
-        """The random stream of a global batch; it does not depend on rank or tail."""
+        """Returns the stream of a global batch, which is the same on every rank."""
 
     def places(self, epoch: int, first: int, last: int) -> Ids:
-        """Places of this rank's seeds in batches `first` ... `last` - 1, one after the other."""
+        """Returns the places of this rank's seeds in batches `first` ... `last` - 1, in order."""
 
     def first(self, batch: int) -> int:
-        """The place in global batch `batch` at which this rank's part begins."""
+        """Returns the position in global batch `batch` at which this rank's part begins."""
 
     def padding(self, batch: int) -> int:
-        """How many seeds at the end of this rank's part of `batch` are repeats that only fill."""
+        """Returns the number of repeated seeds that pad the end of this rank's part of `batch`."""
 
 class Inputs:
-    """The seeds of a loader: `ids`, or all nodes of the type but the `deleted` ones."""
+    """The seeds of a loader: `ids`, or all nodes of the type except the `deleted` ones."""
 
     def __init__(
         self,
@@ -319,31 +325,31 @@ class Inputs:
     def links(
         ends: tuple[Ids, Ids] | None = None, times: NDArray[np.int64] | None = None
     ) -> Inputs:
-        """Links from sources to destinations, or all edges by their numbers."""
+        """Returns links from sources to destinations, or all edges by their numbers."""
     @staticmethod
     def edges(numbers: Ids, times: NDArray[np.int64] | None = None) -> Inputs:
-        """Edges with these numbers."""
+        """Returns the edges with these numbers."""
     @staticmethod
     def groups(node_type: int, ends: Ids, nodes: Ids | None = None) -> Inputs:
-        """Places stand for groups of nodes: between two of `ends`, among `nodes` or by number."""
+        """Returns one group for each place: `nodes`, or all nodes by number, cut at `ends`."""
     @staticmethod
     def drawn() -> Inputs:
-        """Nodes that the sampler draws for each place anew."""
+        """Returns places for which the sampler draws nodes."""
     @staticmethod
     def clusters(snapshot: Snapshot, node_type: int, count: int) -> Inputs:
-        """Places stand for the live nodes in `count` ranges of rows, as they lie on disk."""
+        """Returns one cluster for each place: the live nodes in `count` ranges of rows on disk."""
     def nodes(self, places: Ids) -> Ids:
-        """The nodes at `places`; those of clusters in the order of their rows."""
+        """Returns the nodes at `places`. Nodes of clusters are in the order of their rows."""
 
 class Epochs:
-    """The compiled epochs in a directory that were compiled with `key`."""
+    """The compiled epochs with `key` in a directory."""
 
     def __init__(self, directory: str, key: dict[str, str]) -> None: ...
 
 class Loader:
-    """The batches of a plan, epoch after epoch, by whatever way serves best.
+    """The batches of a plan, epoch after epoch.
 
-    `compiled` is what was found, and whether it is an error if it cannot serve.
+    `compiled` is (compiled epochs, whether it is an error if they cannot be used).
     """
 
     def __init__(
@@ -363,21 +369,21 @@ class Loader:
         compiled: tuple[Epochs, bool] | None = None,
     ) -> None: ...
     def run(self, epoch: int, first: int) -> Run:
-        """Batches `first` ... of an epoch."""
+        """Returns the batches of an epoch, from batch `first` on."""
 
     def epoch_of(self, epoch: int) -> int:
-        """Whose seeds and draws an epoch has: a compiled one may stand for it."""
+        """Returns the epoch whose seeds and draws are used: a compiled one, or `epoch` itself."""
 
     @property
     def epochs(self) -> list[int] | None:
-        """The compiled epochs that serve; None if batches are sampled."""
+        """The compiled epochs in use; None if batches are sampled."""
 
     def chosen(self) -> dict[str, Any] | None: ...
     def choose(self, epoch: int) -> dict[str, Any]:
-        """How looking ahead would read an epoch; waits until that is chosen."""
+        """Returns the plan by which look-ahead reads an epoch; waits until it is chosen."""
 
     def close(self) -> None:
-        """Gives back what is kept between epochs."""
+        """Releases the memory that is kept between epochs."""
 
 class Run:
     """The batches of one epoch."""
@@ -385,7 +391,7 @@ class Run:
     def __iter__(self) -> Run: ...
     def __next__(self) -> MiniBatch: ...
     def write_next(self, writer: EpochWriter) -> bool:
-        """Writes the next batch instead of giving it; False after the last one."""
+        """Writes the next batch to a file. Returns False after the last one."""
 
     def close(self) -> None: ...
 
@@ -527,7 +533,7 @@ class Importer:
     def abort(self) -> None: ...
 
 class SparseProbe:
-    """A first pass over rows of f32: whether they pay without their zeros."""
+    """A first pass over rows of f32, which finds whether sparse rows save space."""
 
     def __init__(self, columns: int) -> None: ...
     def add_dense(self, array: NDArray[np.float32]) -> None: ...
@@ -663,8 +669,8 @@ _Run = tuple[str, _Asked, str, str, NDArray[np.int64], NDArray[np.int64], int, i
 class Client:
     """A client of a server.
 
-    A method without a ticket waits for its answer, with the GIL released. One with a ticket returns
-    None at once; `fileno` becomes readable when there are answers, and `take` gives all of them.
+    Without a ticket, a method waits for its answer, without the GIL. With a ticket, it returns None
+    at once. `fileno` becomes readable when there are answers, and `take` returns all of them.
     """
 
     def __init__(
@@ -720,17 +726,17 @@ class Client:
     def close(self) -> None: ...
 
 class Stream:
-    """Messages that come one after the other, in the process that opened them."""
+    """A stream of messages. It belongs to the process that opened it."""
 
     def close(self) -> None: ...
 
 class Upload:
-    """A graph that is sent in pieces; it is given up when it is closed before it is finished."""
+    """A graph that is sent in pieces. Closing it before `Client.finish` discards it."""
 
     def close(self) -> None: ...
 
 class Server:
-    """A server in this process; `config` is JSON with the names of the file of settings."""
+    """A server in this process. `config` is JSON with the names of the settings file."""
 
     def __init__(self, config: str) -> None: ...
     @property

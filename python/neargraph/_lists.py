@@ -1,6 +1,7 @@
-"""All neighbour lists of an edge type, as many at once as make a chunk.
+"""Iteration over all neighbour lists of an edge type, in chunks.
 
-Invariant: lists come by destination, each once; a list longer than a chunk comes alone.
+Invariant: lists come in the order of their destinations, each once. A list that is longer than a
+chunk comes alone.
 """
 
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ _NODES = 1 << 16
 
 
 def lists_of(snap: Snapshot, edge: EdgeType) -> Iterator[tuple[NDArray[Any], Neighbors]]:
-    """Ids and lists of all destinations, as many at once as have a chunk of entries."""
+    """Yields the ids and lists of all destinations, about a chunk of entries at a time."""
     count = snap.schema.node_type(edge.destination).num_nodes
     for span in spans(count, _NODES):
         ids = np.arange(span.start, span.stop)

@@ -1,4 +1,4 @@
-"""Packages that only some of neargraph needs: what is said where they are not installed."""
+"""Errors for optional packages that are not installed."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,10 +8,14 @@ from neargraph.exceptions import MissingDependency
 
 @contextmanager
 def torch_for(what: str, instead: str = "") -> Iterator[None]:
-    """Within it torch and PyG are imported; the error says `what` needs them, and `instead`.
+    """Converts a failed import of torch or PyG in the block to `MissingDependency`.
+
+    Args:
+        what: The feature that needs them, the subject of the message.
+        instead: An alternative, at the end of the message.
 
     Raises:
-        MissingDependency: One of them is not installed.
+        MissingDependency: torch or PyG is not installed.
     """
     try:
         yield
@@ -24,10 +28,13 @@ def torch_for(what: str, instead: str = "") -> Iterator[None]:
 
 @contextmanager
 def onnx_for(what: str) -> Iterator[None]:
-    """Within it the packages of ONNX are imported; the error says that `what` needs them.
+    """Converts a failed import of onnx or onnxscript in the block to `MissingDependency`.
+
+    Args:
+        what: The feature that needs them, the subject of the message.
 
     Raises:
-        MissingDependency: One of them is not installed.
+        MissingDependency: onnx or onnxscript is not installed.
     """
     try:
         yield
@@ -40,10 +47,13 @@ def onnx_for(what: str) -> Iterator[None]:
 
 @contextmanager
 def arrow_for(what: str) -> Iterator[None]:
-    """Within it pyarrow is imported; the error says that `what` needs it.
+    """Converts a failed import of pyarrow in the block to `MissingDependency`.
+
+    Args:
+        what: The feature that needs it, the subject of the message.
 
     Raises:
-        MissingDependency: It is not installed.
+        MissingDependency: pyarrow is not installed.
     """
     try:
         yield

@@ -1,9 +1,9 @@
 """Handles that belong to one process.
 
-Threads, rings and descriptors of the compiled core do not survive a fork and cannot be pickled. A
-`ProcessLocal` builds its handle on first use in each process. The invariant: a handle that was
-built before a fork is neither used nor dropped in the child, since dropping it would wait for
-threads that live in the parent alone.
+Threads, io_uring rings and file descriptors of the compiled core do not survive a fork and cannot
+be pickled. A `ProcessLocal` builds its handle on first use in each process. Invariant: a handle
+that was built before a fork is neither used nor dropped in the child, because dropping it would
+wait for threads that exist only in the parent.
 """
 
 import ctypes
@@ -22,11 +22,11 @@ _live: "weakref.WeakSet[ProcessLocal[Any]]" = weakref.WeakSet()
 
 
 class ProcessLocal(Generic[T]):
-    """A handle that `build` makes on first use in each process.
+    """A handle that `build` creates on first use in each process.
 
-    A method is held weakly: it is that of the owner, who would else live, with all that the handle
-    keeps in memory and on disk, until some garbage collection finds the cycle. What is sent to
-    another process builds its handle there.
+    A bound method is held by a weak reference. Otherwise its owner would live, with the memory and
+    files of the handle, until garbage collection finds the cycle. A pickled object builds its
+    handle in the process that loads it.
     """
 
     def __init__(self, build: Callable[[], T], handle: T | None = None) -> None:
@@ -41,11 +41,11 @@ class ProcessLocal(Generic[T]):
     def _builder(self) -> Callable[[], T]:
         build = self._build()
         if build is None:
-            raise ReferenceError("the owner of a handle is gone")
+            raise ReferenceError("the owner of this handle does not exist any more")
         return build
 
     def get(self) -> T:
-        """The handle of this process."""
+        """Returns the handle of this process, and builds it on first use."""
         handle = self._handle
         if handle is not None:
             return handle
@@ -55,11 +55,11 @@ class ProcessLocal(Generic[T]):
             return self._handle
 
     def peek(self) -> T | None:
-        """The handle of this process, if it was built."""
+        """Returns the handle of this process, or None if it was not built."""
         return self._handle
 
     def take(self) -> T | None:
-        """Removes and returns the handle of this process, if there is one."""
+        """Removes and returns the handle of this process; None if it was not built."""
         with self._lock:
             handle, self._handle = self._handle, None
             return handle
@@ -73,13 +73,13 @@ class ProcessLocal(Generic[T]):
 
 
 def abandon(handle: object) -> None:
-    """Keeps `handle` alive for ever, so that it is never dropped in this process."""
+    """Keeps `handle` alive until the process ends, so that it is never dropped."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(handle))
 
 
 @contextmanager
 def closed_in_this_process(handle: Any) -> Iterator[None]:
-    """Closes `handle` at the end, except in a child that was forked in the midst."""
+    """Closes `handle` at the end, except in a child that was forked in between."""
     local = ProcessLocal(lambda: handle, handle)
     try:
         yield
@@ -98,7 +98,7 @@ os.register_at_fork(after_in_child=_after_fork_in_child)
 
 
 def workers_of_this_process() -> int:
-    """How many sibling workers share the memory budget: n in a torch DataLoader worker, else 0."""
+    """Returns the number of workers that share the memory budget; 0 outside of DataLoaders."""
     data = sys.modules.get("torch.utils.data")
     info = data.get_worker_info() if data is not None else None
     return int(info.num_workers) if info is not None else 0

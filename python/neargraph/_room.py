@@ -1,4 +1,4 @@
-"""What to do where memory is too little: make room, use the disk, or say how much it takes."""
+"""Remedies for too little memory: release it, use the disk, or report the minimum."""
 
 import os
 import tempfile
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def with_room(version: _core.Snapshot, make: Callable[[], T]) -> T:
-    """What `make` gives, at a second try if loaders of the same store held the memory for it."""
+    """Returns `make()`. If memory is short, loaders release some and `make` runs once more."""
     try:
         return make()
     except BudgetTooSmall:
@@ -24,7 +24,10 @@ def with_room(version: _core.Snapshot, make: Callable[[], T]) -> T:
 
 @contextmanager
 def minimum_of(whole: Callable[[int], int]) -> Iterator[None]:
-    """Within it a part of a budget is used: errors name what `whole` makes of their minimum."""
+    """Adjusts the minimum in errors of a block that uses only a part of the budget.
+
+    `whole` converts the minimum of the part to the minimum of the whole budget.
+    """
     try:
         yield
     except BudgetTooSmall as error:
@@ -35,9 +38,9 @@ def minimum_of(whole: Callable[[int], int]) -> Iterator[None]:
 
 
 def scratch_folder(store: str) -> "tempfile.TemporaryDirectory[str]":
-    """A folder for files that pass: on the disk of the store if files can be made there.
+    """Creates a temporary directory beside the store if files can be created there.
 
-    The usual place for them may be memory.
+    Otherwise it is created in the system's directory for temporary files, which may be in memory.
     """
     beside = os.path.dirname(os.path.abspath(store))
     is_writable = os.access(beside, os.W_OK)

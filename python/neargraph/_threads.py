@@ -1,18 +1,18 @@
-"""How many threads may be asked for."""
+"""The limit on the number of threads."""
 
 import operator
 
 from neargraph.exceptions import UnsupportedArgument
 
 THREADS_MAX = 1024
-"""More would take minutes to start, or bring a machine to its limit of threads."""
+"""More threads would take minutes to start, or reach the machine's limit."""
 
 
 def checked_threads(threads: int) -> int:
-    """The number of threads, if it can be started.
+    """Returns the number of threads if it is valid.
 
     Raises:
-        UnsupportedArgument: It is below 1 or above `THREADS_MAX`.
+        UnsupportedArgument: The number is below 1 or above `THREADS_MAX`.
 
     Example:
         >>> checked_threads(2)
@@ -20,5 +20,7 @@ def checked_threads(threads: int) -> int:
     """
     count = operator.index(threads)
     if not 1 <= count <= THREADS_MAX:
-        raise UnsupportedArgument(f"threads is {count}; it has to be in 1 ... {THREADS_MAX:,}")
+        raise UnsupportedArgument(
+            f"threads={count} is not valid: expected a number from 1 to {THREADS_MAX:,}"
+        )
     return count

@@ -1,4 +1,4 @@
-"""What rows are read as: dtypes of torch, of NumPy and by name, and rows without their zeros."""
+"""Dtypes in which rows are read, by torch dtype, NumPy dtype or name; and sparse rows."""
 
 from typing import Any, Literal, NamedTuple
 
@@ -21,8 +21,9 @@ XFormat = Literal["dense", "sparse"]
 class SparseRows(NamedTuple):
     """Rows of float32 without their zeros, as CSR.
 
-    Row i has ``values[indptr[i]:indptr[i + 1]]`` in columns ``indices[indptr[i]:indptr[i + 1]]``,
-    which ascend; ``scipy.sparse.csr_array((values, indices, indptr), shape)`` is the same.
+    Row i has the values ``values[indptr[i]:indptr[i + 1]]`` in the columns
+    ``indices[indptr[i]:indptr[i + 1]]``, in ascending order.
+    ``scipy.sparse.csr_array((values, indices, indptr), shape)`` is the same matrix.
     """
 
     indptr: NDArray[np.int64]
@@ -31,17 +32,17 @@ class SparseRows(NamedTuple):
     shape: tuple[int, int]
 
     def to_dense(self) -> NDArray[np.float32]:
-        """The same rows with their zeros."""
+        """Returns the rows with their zeros, [rows, columns]."""
         out = np.zeros(self.shape, np.float32)
         out[np.repeat(np.arange(self.shape[0]), np.diff(self.indptr)), self.indices] = self.values
         return out
 
 
 def dtype_name(dtype: DtypeLike) -> str:
-    """The store's name of a dtype: ``"f32"`` of `torch.float32`, `numpy.float32`, ``"float32"``.
+    """Returns the store's name of a dtype, such as ``"f32"`` for `torch.float32`.
 
     Raises:
-        UnsupportedArgument: It is no dtype.
+        UnsupportedArgument: `dtype` is not a valid dtype.
     """
     text = str(dtype).removeprefix("torch.")
     if text in _NAMES.values() or text == "stored":
@@ -50,15 +51,16 @@ def dtype_name(dtype: DtypeLike) -> str:
         return _NAMES.get(text) or _NAMES.get(np.dtype(dtype).name, text)
     except TypeError:
         raise UnsupportedArgument(
-            f"{dtype!r} is no dtype; use torch.float32, 'f16', 'bf16', ... or 'stored'"
+            f"{dtype!r} is not a valid dtype: expected torch.float32, 'f16', 'bf16', ... or "
+            "'stored'"
         ) from None
 
 
 def read_as(meta: TensorMeta, wanted: DtypeLike | Stored | None) -> str | None:
-    """What the compiled store shall read a tensor as; None leaves it to `meta.read_dtype`.
+    """Returns the dtype that the compiled core reads a tensor as; None: `meta.read_dtype`.
 
     Raises:
-        UnsupportedArgument: The store cannot read it so.
+        UnsupportedArgument: The tensor cannot be read as `wanted`.
     """
     if wanted is None:
         return None

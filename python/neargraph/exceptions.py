@@ -1,8 +1,8 @@
-"""The one family of errors that neargraph raises.
+"""The exceptions of neargraph.
 
-Every class derives from `NeargraphError` and from the builtin that fits, so that both
-``except ng.NeargraphError`` and ``except FileNotFoundError`` work. The compiled core looks these
-classes up by name; each message says what is wrong, where, and what to do.
+Every class derives from `NeargraphError` and from the matching builtin, so both
+``except ng.NeargraphError`` and ``except FileNotFoundError`` work. The compiled core finds these
+classes by name. Each message says what is wrong, where, and what to do.
 """
 
 import re
@@ -58,10 +58,10 @@ __all__ = [
 
 
 class NeargraphError(Exception):
-    """Base of all errors of this package.
+    """Base class of all errors of this package.
 
-    ``remedies`` say what to do about it, and each is enough: dictionaries with a ``name``, and with
-    ``at_least_bytes`` if a larger memory budget helps. The message ends with them.
+    Each of ``remedies`` is enough to resolve the error. A remedy is a dictionary with a ``name``,
+    and with ``at_least_bytes`` if a larger memory budget helps. The message ends with the remedies.
     """
 
     remedies: Sequence[dict[str, Any]] = ()
@@ -70,8 +70,8 @@ class NeargraphError(Exception):
         return self.with_advice(in_python)
 
     def with_advice(self, words: Callable[[dict[str, Any]], str]) -> str:
-        """The message, and what to do in the words of a face."""
-        # The builtins would show the repr of an argument, or take it for a number of the system.
+        """Returns the message with its remedies, in the words of one interface."""
+        # The builtins would show the repr of an argument, or read it as an errno.
         what = str(self.args[0]) if self.args else ""
         advice = ", or ".join(filter(None, map(words, self.remedies)))
         return f"{what}; {advice}" if advice else what
@@ -87,40 +87,40 @@ def advised(error: Raised, remedy: str) -> Raised:
 
 
 class StoreNotFound(NeargraphError, FileNotFoundError):
-    """There is nothing at the path of the store."""
+    """The path of the store does not exist."""
 
 
 class NotAStore(NeargraphError, ValueError):
-    """The path exists but holds no neargraph store."""
+    """The path exists, but it is not a neargraph store."""
 
 
 class NewerVersion(NeargraphError, ValueError):
-    """The store was written by a newer version of neargraph than this one."""
+    """A newer version of neargraph wrote the store."""
 
 
 class StoreDamaged(NeargraphError, RuntimeError):
-    """A checksum or a structural check failed; the message names file, page and block."""
+    """A checksum or a structural check failed. The message names file, page and block."""
 
 
 class WrongRow(NeargraphError, RuntimeError):
-    """A batch has other rows than a plain read gives: a defect of neargraph; please report it."""
+    """A row of a batch differs from a plain read: a defect of neargraph. Please report it."""
 
 
 class LogDamaged(StoreDamaged):
-    """A commit in the log cannot be read although later ones can."""
+    """A commit in the log cannot be read, although later ones can."""
 
 
 class IoFailed(NeargraphError, OSError):
-    """The operating system failed a read or a write."""
+    """A read or a write failed in the operating system."""
 
 
 class BudgetTooSmall(NeargraphError, MemoryError, ValueError):
-    """``memory=`` is below what a store, a batch or an import needs; the message says the minimum.
+    """``memory=`` is too small for a store, a batch or an import. The message gives the minimum.
 
     Args:
-        what: What does not fit, in the words of every face.
-        minimum_bytes: The smallest budget that holds it beside what is held already; None where
-            a larger one does not help.
+        what: The message without its remedy, in words that every interface can show.
+        minimum_bytes: The smallest budget that is sufficient, including memory that is already in
+            use; None if a larger budget does not help.
     """
 
     def __init__(self, what: str, minimum_bytes: int | None = None) -> None:
@@ -130,16 +130,16 @@ class BudgetTooSmall(NeargraphError, MemoryError, ValueError):
 
     @property
     def minimum_bytes(self) -> int | None:
-        """The smallest budget that does; None where a larger one does not help."""
+        """The smallest budget that is sufficient; None if a larger budget does not help."""
         return next((r["at_least_bytes"] for r in self.remedies if "at_least_bytes" in r), None)
 
 
 class NodeOutOfRange(NeargraphError, IndexError):
-    """A node or edge id is negative or not below the bound of its type."""
+    """A node or edge id is negative, or not below the number of ids of its type."""
 
 
 class NameNotFound(NeargraphError, KeyError):
-    """The store has no node type, edge type, tensor or split of that name."""
+    """The store has no node type, edge type, tensor or split of this name."""
 
 
 class StoreClosed(NeargraphError, ValueError):
@@ -147,51 +147,52 @@ class StoreClosed(NeargraphError, ValueError):
 
 
 class SnapshotGone(NeargraphError, RuntimeError):
-    """The version that another process pinned is in no checkpoint, or no longer in the store."""
+    """Another process needs a version that no checkpoint has, or that the store has no longer."""
 
 
 class StoreBusy(NeargraphError, BlockingIOError):
-    """Somebody else writes to the store, or a transaction of this very thread is open."""
+    """Another process or handle writes to the store, or this thread has an open transaction."""
 
 
 class StorePoisoned(NeargraphError, OSError):
-    """A write failed, so the store takes no more of them until it is opened again; reads go on."""
+    """A write failed. The store rejects writes until it is opened again; reads still work."""
 
 
 class TransactionEnded(NeargraphError, ValueError):
-    """The transaction was committed or given up, belongs to another process, or is spoiled."""
+    """The transaction has ended, belongs to another process, or had a call that failed halfway."""
 
 
 class NodeNotFound(NeargraphError, LookupError):
-    """A node to change does not exist: its id was never given out, or it was deleted."""
+    """A node to change does not exist: its id was never assigned, or it was deleted."""
 
 
 class EdgeNotFound(NeargraphError, LookupError):
-    """There is no edge to delete between the nodes."""
+    """The edge to delete does not exist."""
 
 
 class ReverseMissing(NeargraphError, RuntimeError):
-    """Deleting a node needs an edge type's reverse, which the store was imported without."""
+    """Deleting a node needs the reverse of an edge type, which the import did not keep."""
 
 
 class UpdateFailed(NeargraphError, ValueError):
-    """A row of a file of events is bad; the message names it and says how to go on."""
+    """A row of an event file is not valid. The message names the row and how to resume."""
 
 
 class RowWidth(NeargraphError, ValueError):
-    """Rows have another shape than their tensor; the message gives both."""
+    """Rows have another shape than their tensor. The message gives both shapes."""
 
 
 class ImportFailed(NeargraphError, ValueError):
-    """The input of an import is bad; the message names file and line. Nothing is left behind.
+    """The input of an import is not valid. The message names file and line.
 
-    ``notes`` are those of an import that was refused because of ``strict``, as in its report.
+    No files are left behind. If ``strict`` was the reason, ``notes`` are the notes of the import,
+    as in its report.
     """
 
     notes: Sequence[dict[str, Any]] = ()
 
     def with_advice(self, words: Callable[[dict[str, Any]], str]) -> str:
-        """The message, and the notes that were refused."""
+        """Returns the message with the notes that ``strict`` rejects."""
         listed = "; ".join(_told(words, **note) for note in self.notes if not note["requested"])
         return super().with_advice(words) + (f": {listed}" if listed else "")
 
@@ -209,71 +210,71 @@ def _told(
 
 
 class ExportFailed(NeargraphError, ValueError):
-    """A model cannot be written as a model file; the message names the layer or the line.
+    """A model cannot be written as a model file. The message names the layer or the line.
 
-    Nothing is left behind.
+    No files are left behind.
     """
 
 
 class InvalidModel(NeargraphError, ValueError):
-    """A model file or dataflow graph is not valid, or does not fit what it is run on.
+    """A model file or dataflow graph is not valid, or does not fit its inputs or its store.
 
     The message names the node, tensor or input.
     """
 
 
 class UnsupportedModel(InvalidModel):
-    """A model file or graph has something that the engine does not have; the message names it."""
+    """A model file or graph uses something that the engine does not support; it is named."""
 
 
 class WrongInput(InvalidModel):
-    """What a model is run on is missing, unknown, or of another type or shape; names the input."""
+    """An input of a model is missing, unknown, or of another type or shape. It is named."""
 
 
 class UnsupportedArgument(NeargraphError, ValueError):
-    """An argument that neargraph does not take; the message says what to do."""
+    """An argument is not supported. The message says what to do."""
 
 
 class StateMismatch(NeargraphError, ValueError):
-    """A loader state was saved under other settings; the message names the field."""
+    """A loader state was saved with other settings. The message names the field."""
 
 
 class LossNotFinite(NeargraphError, ArithmeticError):
-    """A training loss, or an output of the model, is NaN or infinite; the message says where."""
+    """A training loss, or an output of the model, is NaN or infinite. The message says where."""
 
 
 class CompiledMismatch(NeargraphError, ValueError):
-    """Compiled epochs were made from other data or settings; the message names what differs."""
+    """Compiled epochs were made from other data or settings. The message names the difference."""
 
 
 class CompiledOutdated(CompiledMismatch):
-    """A compiled file is of a version of the format that this release does not read."""
+    """A compiled file has a format version that this release does not read."""
 
 
 class PluginRefused(NeargraphError, RuntimeError):
-    """A plug-in is not allowed, not safe where it lies, or did not pass its trial."""
+    """A plug-in is not allowed, is stored in an unsafe place, or failed its trial."""
 
 
 class MissingDependency(NeargraphError, ImportError):
-    """An optional package is needed; the message gives the pip command."""
+    """An optional package is not installed. The message gives the pip command."""
 
 
 class ServeFailed(NeargraphError, RuntimeError):
-    """A server does not start; the message says why."""
+    """A server cannot start. The message gives the reason."""
 
 
 class RequestFailed(NeargraphError):
-    """A server refused a request, or could not be reached.
+    """A server rejected a request, or could not be reached.
 
-    Where the server's reason is that of another class of this module, such as `NodeOutOfRange`, the
+    If the server's reason matches another class of this module, such as `NodeOutOfRange`, the
     exception is of that class, too.
 
     Attributes:
-        code: What class of problem it is, as gRPC has them, such as "NOT_FOUND".
-        reason: One word for programs, such as "MODEL_NOT_FOUND".
-        field: The field of the request, such as "targets"; empty if it is not one.
-        remedy: What to do about it; empty if nothing helps. The message ends with it.
-        retry_after: Seconds after which the server wants to be asked again, if it says so.
+        code: The status code of gRPC, such as "NOT_FOUND".
+        reason: The reason as a constant for programs, such as "MODEL_NOT_FOUND".
+        field: The field of the request that caused the error, such as "targets"; or empty.
+        remedy: What to do about it; empty if there is no remedy. The message ends with it.
+        retry_after: Seconds to wait before the next try; None if the server does not give them.
     """
 
     code = "UNKNOWN"
@@ -283,7 +284,7 @@ class RequestFailed(NeargraphError):
     retry_after: float | None = None
 
     def with_advice(self, words: Callable[[dict[str, Any]], str]) -> str:
-        """The message, and what the server advises."""
+        """Returns the message with the server's remedy."""
         what = super().with_advice(words)
         return f"{what}; {self.remedy}" if self.remedy else what
 
@@ -295,27 +296,27 @@ class RequestFailed(NeargraphError):
 
 
 class InvalidRequest(RequestFailed, ValueError):
-    """The server does not take an argument; `field` names it."""
+    """The server rejects an argument. `field` names it."""
 
 
 class NotFound(RequestFailed, LookupError):
-    """The server has no graph, model, version, job or snapshot of that name."""
+    """The server has no graph, model, version, job or snapshot of this name."""
 
 
 class NotPermitted(RequestFailed, PermissionError):
-    """The token is missing or wrong, or does not allow this."""
+    """The token is missing or wrong, or does not permit this request."""
 
 
 class ServerBusy(RequestFailed):
-    """The server sheds load, or a quota or limit is reached."""
+    """The server rejects load, or a quota or limit is reached."""
 
 
 class ServerUnavailable(RequestFailed, ConnectionError):
-    """The server cannot be reached, or is about to end."""
+    """The server cannot be reached, or is shutting down."""
 
 
 class TimedOut(RequestFailed, TimeoutError):
-    """No answer came in time."""
+    """No answer arrived in time."""
 
 
 _CLASSES: dict[str, type[RequestFailed]] = {
@@ -349,9 +350,9 @@ def request_failed(
     remedy: str = "",
     retry_after: float | None = None,
 ) -> RequestFailed:
-    """The exception of what a server says; `code` is written as in "NotFound"."""
+    """Returns the exception for an error of a server. `code` is in the form "NotFound"."""
     name = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", code).upper()
-    # A class of the system's errors would take several arguments for numbers and files.
+    # Subclasses of OSError would read several arguments as an errno and a file name.
     made = _class_of(name, reason)(message)
     made.code, made.reason, made.field = name, reason, field
     made.remedy, made.retry_after = remedy, retry_after

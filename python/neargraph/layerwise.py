@@ -177,7 +177,7 @@ class Inference:
 
     def _check_tensor(self, tensor: str) -> None:
         """Before hours of work: whether the store can get the tensor."""
-        self._writes.turn.refuse_own_batch("add a tensor")
+        self._writes.turn.refuse_own_transaction("add a tensor")
         outputs = self._core.outputs()
         if len(outputs) > 1:
             raise UnsupportedArgument(

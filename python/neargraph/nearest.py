@@ -1,7 +1,7 @@
-"""`ng.topk`: the nearest rows of a table of embeddings, exact, in blocks that fit in memory.
+"""`ng.topk`: exact nearest rows in a table of embeddings, in blocks that fit in memory.
 
-What must not live here: indexes that approximate. The invariant: ties are broken by the lower id,
-so the answer does not depend on the size of blocks.
+Approximate indexes must not live here. Invariant: ties go to the lower id, so the result does not
+depend on the size of blocks.
 """
 
 import os
@@ -29,26 +29,29 @@ def topk(
     metric: Metric = "dot",
     include_self: bool = False,
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """The `k` rows that are most like those of `ids`: (ids [n, k], scores [n, k]), best first.
+    """Returns the `k` rows most similar to each row of `ids`, best first.
 
-    The table is read once, from front to back, in blocks of 64 MB.
+    The table is read once, from front to back, in blocks of 64 MiB.
 
     Args:
-        table: A store or a snapshot; or a ``.npy`` file that `ng.infer` wrote, or an array
+        table: A store, a snapshot, a ``.npy`` file as `ng.infer` writes it, or an array
             [nodes, width].
-        ids: Nodes whose neighbours are wanted, [n].
-        k: How many each; fewer if there are fewer nodes.
-        tensor: Of a store, the node tensor that is searched. Deleted nodes are left out.
-        node_type: Of a store; may be left out if there is one type.
+        ids: The query nodes, [n].
+        k: Number of results for each node. There are fewer if the table has fewer rows.
+        tensor: For a store or snapshot: the node tensor to search. Deleted nodes are left out.
+        node_type: For a store or snapshot: may be left out if there is one node type.
         metric: ``"dot"`` or ``"cosine"``.
-        include_self: Whether a node may be its own neighbour.
+        include_self: Whether a node may be among its own results.
+
+    Returns:
+        Ids [n, k] and scores [n, k].
 
     Raises:
-        NodeOutOfRange: An id that the table does not have.
-        NodeNotFound: A node was deleted.
+        NodeOutOfRange: The table has no row for an id.
+        NodeNotFound: A node of `ids` was deleted.
         NameNotFound: The store has no such tensor or node type.
-        UnsupportedArgument: Another metric, a `k` below 1, or a table of other dimensions; no
-            `tensor` of a store, or one of a table that has none.
+        UnsupportedArgument: The metric is not known, `k` is below 1, the table does not have two
+            dimensions, or `tensor` is missing for a store or given for an array.
 
     Example:
         >>> rows = np.float32([[1, 0], [0.9, 0], [0, 1]])
@@ -57,16 +60,18 @@ def topk(
         [[1]]
     """
     if metric not in _METRICS:
-        raise UnsupportedArgument(f"metric {metric!r}: there are {', '.join(_METRICS)}")
+        raise UnsupportedArgument(f"metric={metric!r} is not valid: expected 'dot' or 'cosine'")
     if k < 1:
-        raise UnsupportedArgument(f"k={k}: it must be 1 or more")
+        raise UnsupportedArgument(f"k={k} is not valid: expected 1 or more")
     rows, dead = _table(table, tensor, node_type)
     if len(rows.shape) != 2:
-        raise UnsupportedArgument(f"the table has {len(rows.shape)} dimensions; it must have 2")
+        raise UnsupportedArgument(
+            f"the table has {len(rows.shape)} dimensions: expected 2, [nodes, width]"
+        )
     wanted = np.asarray(ids, dtype=np.int64).reshape(-1)
     outside = wanted[(wanted < 0) | (wanted >= len(rows))]
     if len(outside):
-        raise NodeOutOfRange(f"there is no row {outside[0]} in a table of {len(rows)}")
+        raise NodeOutOfRange(f"id {outside[0]} is out of range: the table has {len(rows)} rows")
     deleted = wanted[np.isin(wanted, dead)]
     if len(deleted):
         raise NodeNotFound(f"node {deleted[0]} was deleted")
@@ -75,7 +80,7 @@ def topk(
 
 
 class _Table(Protocol):
-    """Rows that are read by ids, or some after the other."""
+    """Rows that can be read by ids or by slice."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -109,14 +114,18 @@ class _Tensor:
 def _table(
     table: str | os.PathLike[str] | NDArray[Any] | Reader, tensor: str | None, node_type: str | None
 ) -> tuple[_Table, NDArray[np.int64]]:
-    """The rows, and the ids of deleted nodes."""
+    """Returns the rows, and the ids of deleted nodes."""
     if isinstance(table, Reader):
         if tensor is None:
-            raise UnsupportedArgument("which tensor of the store? give tensor='embedding'")
+            raise UnsupportedArgument(
+                "tensor= is required to search a store, such as tensor='embedding'"
+            )
         stored = _Tensor(table, tensor, node_type)
         return stored, stored.dead
     if tensor is not None or node_type is not None:
-        raise UnsupportedArgument("tensor= and node_type= are of a store; this is a table")
+        raise UnsupportedArgument(
+            "tensor= and node_type= apply to stores only; leave them out for an array or a file"
+        )
     none = np.empty(0, np.int64)
     return table if isinstance(table, np.ndarray) else np.load(table, mmap_mode="r"), none
 
@@ -157,9 +166,9 @@ def _search(
 def _kept(
     scores: NDArray[np.float32], ids: NDArray[np.int64], count: int
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """The best scores of each line in descending order, equal ones by id."""
+    """Returns the best scores of each line in descending order, equal ones by id."""
     if scores.shape[1] > 4 * count + 64:
-        # All that are as good as the last that stays: ties are broken below.
+        # Keeps every score that equals the last one kept: ties are broken below.
         bound = -np.partition(-scores, count - 1, axis=1)[:, count - 1]
         keep = scores >= bound[:, None]
         most = int(keep.sum(axis=1).max())

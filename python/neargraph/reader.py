@@ -1,8 +1,8 @@
-"""What can be read from a store: by id, by name, by column.
+"""Reads from a store: by id, by name, by column.
 
-`Reader` is what a store and its snapshots have in common, `Version` what reads one version; which
-version that is, and in which process, is for their subclasses. Nothing here knows the store that is
-open, PyG or loaders, all of which read through this. The invariant: each call reads one version.
+`Reader` is common to stores and snapshots. `Version` reads one version; subclasses decide which
+version, and in which process. This module does not depend on the open store, PyG or loaders, which
+read through it. Invariant: each call reads one version.
 """
 
 from abc import ABC, abstractmethod
@@ -19,17 +19,18 @@ from neargraph.exceptions import NameNotFound, NodeOutOfRange, UnsupportedArgume
 from neargraph.schema import EdgeTriple, Kind, NodeType, Schema
 from neargraph.splits import split_code, split_mask, split_owner
 
-# Rows of a column that are scanned at once, so that a scan needs memory for its result alone.
+# Rows that a scan reads at once, so that it needs memory only for its result.
 _SCAN_ROWS = 1 << 20
 
 EdgeName = str | Sequence[str] | None
 
 
 class Neighbors(NamedTuple):
-    """In-neighbours of n nodes, in list order, as CSC.
+    """In-neighbours of n nodes in the order of their lists, as CSC.
 
-    The neighbours of the k-th node are ``indices[indptr[k]:indptr[k + 1]]``; `edge_ids`, `times`
-    and `weights` run beside `indices` and are None where the edge type has no such column.
+    The neighbours of node k of the call are ``indices[indptr[k]:indptr[k + 1]]``. `edge_ids`,
+    `times` and `weights` are parallel to `indices`. Each is None if the edge type does not store
+    it.
     """
 
     indptr: NDArray[np.int64]
@@ -40,11 +41,11 @@ class Neighbors(NamedTuple):
 
 
 class Reader(ABC):
-    """What can be asked of a store and of a snapshot alike."""
+    """The properties and methods that stores and snapshots share."""
 
     @abstractmethod
     def snapshot(self) -> "Version":
-        """The version to read."""
+        """Returns the version to read."""
 
     @property
     @abstractmethod
@@ -58,48 +59,57 @@ class Reader(ABC):
 
     @property
     def edge_types(self) -> list[EdgeTriple]:
-        """The (source, relation, destination) triples."""
+        """The edge types as triples (source, relation, destination)."""
         return [t.triple for t in self.schema.edge_types]
 
     @property
     def num_nodes(self) -> int:
-        """Node ids of all types together, those of deleted nodes included;
-        ``store.schema.node_type("paper").num_nodes`` for one."""
+        """Number of node ids of all types, including the ids of deleted nodes.
+
+        For one type, use ``store.schema.node_type("paper").num_nodes``.
+        """
         return sum(t.num_nodes for t in self.schema.node_types)
 
     @property
     def num_nodes_live(self) -> int:
-        """Nodes of all types together that were not deleted."""
+        """Number of nodes of all types, without deleted nodes."""
         return sum(t.num_nodes_live for t in self.schema.node_types)
 
     @property
     def num_edges(self) -> int:
-        """Entries of all neighbour lists; an undirected edge counts twice, a kept reverse not."""
+        """Number of entries in the lists of all edge types.
+
+        An undirected edge counts twice. Kept reverses do not count.
+        """
         return sum(t.num_edges for t in self.schema.edge_types)
 
     def metadata(self) -> tuple[list[str], list[EdgeTriple]]:
-        """(node types, edge types), as `torch_geometric.data.HeteroData.metadata` gives them."""
+        """Returns (node types, edge types), like `torch_geometric.data.HeteroData.metadata`."""
         return self.node_types, self.edge_types
 
     @property
     def labels(self) -> NDArray[Any]:
-        """The whole label column ``y`` of the only node type that has one, [num_nodes, ...]."""
+        """The whole tensor ``y`` of the only node type that has one, [num_nodes, ...].
+
+        Raises:
+            NameNotFound: No node type has a tensor ``y``, or several have one.
+        """
         snap = self.snapshot()
         owners = [t for t in snap.schema.node_types if any(m.name == "y" for m in t.tensors)]
         if len(owners) != 1:
             names = [t.name for t in owners]
             raise NameNotFound(
-                f"labels need one node type with a tensor 'y', this store has {len(owners)} "
-                f"({names}); read one with store.column('y', node_type)"
+                f"labels requires exactly one node type with a tensor 'y', and this store has "
+                f"{len(owners)} ({names}); use store.column('y', node_type)"
             )
         return snap.column("y", owners[0].name)
 
     def column(
         self, name: str, node_type: str | None = None, dtype: DtypeLike = None
     ) -> NDArray[Any]:
-        """A whole node tensor in memory, [num_nodes, *shape], outside the budget.
+        """Returns a whole node tensor, [num_nodes, *shape].
 
-        `dtype` as in `Snapshot.features`.
+        The memory budget does not cover the array. `dtype` is as in `Snapshot.features`.
         """
         snap = self.snapshot()
         owner = snap.schema.node_type(node_type)
@@ -107,15 +117,15 @@ class Reader(ABC):
         return snap.version.column("node", owner.index, name, wanted)
 
     def split(self, name: str, node_type: str | None = None, index: int = 0) -> NDArray[np.int64]:
-        """The ids of a split, ascending, [n]; deleted nodes are in none.
+        """Returns the node ids of a split in ascending order, [n], without deleted nodes.
 
         Args:
             name: ``"train"``, ``"val"`` or ``"test"``.
-            node_type: May be left out if there is one type, or one with splits.
-            index: Which of several splits (columns of PyG's [N, k] masks).
+            node_type: May be left out if one node type exists, or one has splits.
+            index: Number of the split if there are several (columns of PyG's [N, k] masks).
 
         Raises:
-            NameNotFound: There is no such split.
+            NameNotFound: The store has no such split.
         """
         snap = self.snapshot()
         owner = split_owner(snap.schema, node_type)
@@ -130,7 +140,10 @@ class Reader(ABC):
         return np.setdiff1d(ids, snap.dead_nodes(owner.name), assume_unique=True)
 
     def mask(self, name: str, node_type: str | None = None) -> NDArray[np.bool_]:
-        """A split as the boolean mask it was imported from: [num_nodes], or [num_nodes, k]."""
+        """Returns a split as a boolean mask, [num_nodes], or [num_nodes, k] for k splits.
+
+        Deleted nodes are in no split.
+        """
         snap = self.snapshot()
         owner = split_owner(snap.schema, node_type)
         mask = split_mask(owner, name, lambda tensor: snap.column(tensor, owner.name))
@@ -138,23 +151,23 @@ class Reader(ABC):
         return mask
 
     def lookup(self, keys: Sequence[str], node_type: str | None = None) -> NDArray[np.int64]:
-        """The node ids of string ids, [n]; -1 where the store has no such string."""
+        """Returns the node ids of string ids, [n]; -1 for a string that the store does not have."""
         snap = self.snapshot()
         return snap.version.lookup(snap.with_dictionary(node_type), list(keys))
 
     def names(self, ids: ArrayLike, node_type: str | None = None) -> list[str]:
-        """The string ids of node ids."""
+        """Returns the string ids of node ids."""
         snap = self.snapshot()
         return snap.version.names(snap.with_dictionary(node_type), as_ids(ids))
 
 
 class Version(Reader):
-    """All that is read from one version of a store. Every read is one batch; ids may repeat.
+    """One version of a store. Each call reads its rows or lists together; ids may repeat.
 
     Attributes:
         path: The store directory, absolute.
-        lsn: The last commit in this version; 0 in a store that was never written to.
-        fingerprint: A digest of the content; equal digests give equal batches.
+        lsn: The number of the last commit in this version; 0 if there is none.
+        fingerprint: A digest of the content. Versions with equal fingerprints give equal batches.
     """
 
     path: str
@@ -168,21 +181,25 @@ class Version(Reader):
 
     @abstractmethod
     def share(self) -> None:
-        """Makes sure that another process can open this version."""
+        """Ensures that other processes can open this version."""
 
     def dead_nodes(self, node_type: str | None = None) -> NDArray[np.int64]:
-        """The ids of deleted nodes, ascending, [n]."""
+        """Returns the ids of deleted nodes in ascending order, [n]."""
         owner = self.schema.node_type(node_type)
         if owner.num_nodes_live == owner.num_nodes:
             return np.empty(0, np.int64)
         return self.version.dead_nodes(owner.index)
 
     def neighbors(self, edge_type: EdgeName, ids: ArrayLike) -> Neighbors:
-        """The in-neighbours of `ids` under `edge_type` (None: the only one), in list order.
+        """Returns the in-neighbours of `ids` under `edge_type`, in the order of their lists.
+
+        Args:
+            edge_type: The triple, or any of its short forms; None if there is one edge type.
+            ids: Ids of destination nodes, [n].
 
         Raises:
-            NodeOutOfRange: An id is negative or not below the number of destination nodes.
-            StoreDamaged: A page that holds the lists fails its checksum.
+            NodeOutOfRange: An id is negative, or not below the number of destination nodes.
+            StoreDamaged: A page of the lists fails its checksum.
 
         Example:
             >>> indptr, indices, *_ = store.snapshot().neighbors(("paper", "cites", "paper"), [7])
@@ -192,7 +209,7 @@ class Version(Reader):
         return Neighbors(*found)
 
     def degrees(self, edge_type: EdgeName, ids: ArrayLike) -> NDArray[np.int64]:
-        """In-degrees of `ids`, [n]; the lists themselves are not read."""
+        """Returns the in-degrees of `ids`, [n], without reading the lists."""
         return self.version.degrees(self.schema.edge_type(edge_type).index, as_ids(ids))
 
     def features(
@@ -203,20 +220,21 @@ class Version(Reader):
         dtype: DtypeLike = None,
         format: XFormat = "dense",
     ) -> Any:
-        """Rows `ids` of the node tensor `name`, [n, *shape]. bf16 comes as raw uint16.
+        """Returns rows `ids` of the node tensor `name`, [n, *shape].
 
         Args:
-            node_type: None where there is one type.
+            node_type: The node type; None if there is one.
             ids: Node ids, [n].
-            name: The tensor.
-            dtype: None gives float32 for a narrow ``x`` and for scaled int8, else what is stored;
-                ``"stored"`` always what is stored (int8 as steps of the scales), ``"f32"``,
-                ``"f16"``, ``"bf16"``, or a dtype of NumPy or torch the same converted.
-            format: ``"sparse"`` gives `SparseRows`, of a tensor that is stored without its zeros.
+            name: The name of the tensor.
+            dtype: None: float32 for an ``x`` of f16 or bf16 and for scaled int8, otherwise the
+                stored dtype. ``"stored"``: the stored dtype; scaled int8 as steps of its scales.
+                ``"f32"``, ``"f16"``, ``"bf16"``, or a dtype of NumPy or torch: rows are converted.
+                Rows of bf16 arrive as raw uint16.
+            format: ``"dense"``, or ``"sparse"`` for `SparseRows` of a tensor that is stored sparse.
 
         Raises:
-            NameNotFound: No such node type or tensor.
-            NodeOutOfRange: An id is out of range.
+            NameNotFound: The store has no such node type or tensor.
+            NodeOutOfRange: An id is negative, or not below the number of nodes.
             UnsupportedArgument: The tensor cannot be read as `dtype` or `format`.
         """
         owner = self.schema.node_type(node_type)
@@ -225,7 +243,8 @@ class Version(Reader):
         if format == "sparse":
             if not meta.sparse or wanted not in (None, "f32"):
                 raise UnsupportedArgument(
-                    f"tensor {name!r} cannot be read sparse: only what is stored so can, as float32"
+                    f"tensor {name!r} cannot be read as sparse rows: only tensors that are stored "
+                    "sparse can, as float32"
                 )
             sparse = self.version.sparse_rows
             rows = with_room(self.version, lambda: sparse("node", owner.index, name, as_ids(ids)))
@@ -235,7 +254,7 @@ class Version(Reader):
     def edge_features(
         self, edge_type: EdgeName, edge_ids: ArrayLike, name: str = "edge_attr"
     ) -> NDArray[Any]:
-        """Rows of the edge tensor `name` by edge id, [n, *shape]."""
+        """Returns rows of the edge tensor `name` by edge id, [n, *shape]."""
         owner = self.schema.edge_type(edge_type)
         self.schema.tensor(owner, name)
         return self._rows("edge", owner.index, name, edge_ids)
@@ -245,14 +264,18 @@ class Version(Reader):
         return with_room(self.version, lambda: make(kind, owner, name, as_ids(ids), *how))
 
     def with_dictionary(self, node_type: str | None) -> int:
-        """The index of a node type with string ids; `NameNotFound` if it has none."""
+        """Returns the index of a node type with string ids.
+
+        Raises:
+            NameNotFound: The node type has no string ids.
+        """
         owner = self.schema.node_type(node_type)
         if not owner.has_dictionary:
             raise NameNotFound(f"node type {owner.name!r} was imported without string ids")
         return owner.index
 
     def scan(self, owner: NodeType, tensor: str) -> Iterator[tuple[int, NDArray[Any]]]:
-        """The whole column of a node tensor in parts, each with the id of its first row."""
+        """Yields a whole node tensor in parts, each with the id of its first row."""
         if owner.num_nodes <= _SCAN_ROWS:
             yield 0, self.version.column("node", owner.index, tensor)
             return
@@ -262,11 +285,14 @@ class Version(Reader):
 
 
 def as_ids(ids: Any) -> NDArray[np.int64]:
-    """Node or edge ids as a contiguous int64 array [n]; torch tensors and lists are accepted.
+    """Converts node or edge ids to a contiguous int64 array, [n].
+
+    Args:
+        ids: A NumPy array, a torch tensor or a list of integers.
 
     Raises:
-        NodeOutOfRange: An id does not fit int64.
-        TypeError: The ids are no integers.
+        NodeOutOfRange: An id does not fit in int64.
+        TypeError: The ids are not integers.
     """
     array = np.asarray(ids)
     if array.dtype == np.int64 and array.ndim == 1 and array.flags.c_contiguous:
@@ -274,9 +300,9 @@ def as_ids(ids: Any) -> NDArray[np.int64]:
     if array.size == 0:
         return np.empty(0, np.int64)
     if array.dtype == object and all(isinstance(one, int) for one in array.flat):
-        raise NodeOutOfRange(f"id {max(array.flat, key=abs)} does not fit 64 bits")
+        raise NodeOutOfRange(f"id {max(array.flat, key=abs)} does not fit in 64 bits")
     if array.dtype.kind not in "iu":
         raise TypeError(f"ids must be integers, got {array.dtype}")
     if array.dtype == np.uint64 and int(array.max()) >= 2**63:
-        raise NodeOutOfRange(f"id {int(array.max())} is beyond 2^63")
+        raise NodeOutOfRange(f"id {int(array.max())} does not fit in 64 bits")
     return np.ascontiguousarray(array.reshape(-1), dtype=np.int64)

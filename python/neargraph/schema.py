@@ -1,6 +1,6 @@
-"""What a store holds: node types, edge types and their tensors, parsed from the catalog.
+"""The schema of a store: node types, edge types and tensors, parsed from the catalog.
 
-Names are resolved to ids here and nowhere else. An edge type is the triple (source, relation,
+Only this module resolves names to ids. An edge type is the triple (source, relation,
 destination); a name such as ``"a__to__b"`` or a pair is accepted wherever it is unambiguous.
 """
 
@@ -33,12 +33,12 @@ NUMPY_OF = {
 
 @dataclass(frozen=True)
 class TensorMeta:
-    """One tensor: `shape` is that of a row, so the whole tensor is [num_rows, *shape].
+    """One tensor. `shape` is the shape of a row, so the whole tensor is [num_rows, *shape].
 
-    `dtype` is what is stored, `read_dtype` what rows are read as unless another is asked for: f32
-    for ``x`` of f16 or bf16, and for int8 that stands for floats by a scale for each column
-    (`scaled`); else the same. Rows may be stored without their zeros (`sparse`). `class_names` says
-    what the integers 0, 1, 2, ... stand for, where that is known.
+    `dtype` is the stored dtype. `read_dtype` is the default dtype for reading: f32 for an ``x`` of
+    f16 or bf16 and for int8 with a scale for each column (`scaled`), otherwise `dtype`. If `sparse`
+    is true, rows are stored without their zeros. `class_names` are the names of the integers
+    0, 1, 2, ..., if known.
     """
 
     name: str
@@ -53,28 +53,28 @@ class TensorMeta:
 
     @property
     def numpy_dtype(self) -> np.dtype[Any]:
-        """What is stored, as NumPy has it; bf16 is uint16 there."""
+        """The stored dtype in NumPy; uint16 for bf16."""
         return np.dtype(NUMPY_OF[self.dtype])
 
     @property
     def num_columns(self) -> int:
-        """Elements of a row, dimensions flattened."""
+        """Number of elements of a row."""
         return int(np.prod(self.shape, dtype=np.int64))
 
     @property
     def is_number(self) -> bool:
-        """Whether it stands for floats that can be read as f32, f16 and bf16."""
+        """Whether the elements are floats that can be read as f32, f16 and bf16."""
         return self.scaled or self.dtype in ("f32", "f16", "bf16")
 
     @property
     def is_split(self) -> bool:
-        """Whether this is one of the u8 columns ``split_0``, ``split_1``, ..."""
+        """Whether this is one of the u8 tensors ``split_0``, ``split_1``, ... of splits."""
         return self.name.startswith("split_") and self.name[6:].isdigit()
 
 
 @dataclass(frozen=True)
 class NodeType:
-    """One node type; ids are 0 .. num_nodes - 1, of which `num_nodes_live` were not deleted."""
+    """One node type. Ids are 0 .. num_nodes - 1; `num_nodes_live` counts nodes not deleted."""
 
     kind: ClassVar[Kind] = "node"
     index: int
@@ -88,7 +88,7 @@ class NodeType:
 
 @dataclass(frozen=True)
 class EdgeType:
-    """One edge type; sampling walks from `destination` to `source`."""
+    """One edge type. Sampling goes from `destination` to `source`."""
 
     kind: ClassVar[Kind] = "edge"
     index: int
@@ -108,7 +108,7 @@ class EdgeType:
 
     @property
     def triple(self) -> EdgeTriple:
-        """(source, relation, destination), PyG's edge type."""
+        """(source, relation, destination), as in PyG."""
         return (self.source, self.relation, self.destination)
 
 
@@ -117,12 +117,12 @@ T = TypeVar("T", TensorMeta, NodeType, EdgeType)
 
 @dataclass(frozen=True)
 class Schema:
-    """All types of one snapshot, in the order of their ids.
+    """All types of one version, in the order of their ids.
 
-    `edge_types` are those of the graph; `reverse_types` are the reverses that the import kept,
-    which are indexes: nothing samples them or counts their edges unless they are named; training
-    names those that make a store bipartite. An `EdgeType.index` counts both, so it is not a place
-    in either tuple.
+    `edge_types` are the edge types of the graph. `reverse_types` are the reverses that the import
+    kept as indexes. Their edges are neither sampled nor counted unless the type is named. Training
+    names those that make a store bipartite. `EdgeType.index` numbers both kinds together, so it is
+    not a position in either tuple.
     """
 
     node_types: tuple[NodeType, ...]
@@ -132,22 +132,25 @@ class Schema:
 
     @property
     def is_homogeneous(self) -> bool:
-        """One node type and at most one edge type: batches are `Data`, not `HeteroData`."""
+        """Whether there is one node type and at most one edge type.
+
+        Batches are then `Data`, otherwise `HeteroData`.
+        """
         return len(self.node_types) == 1 and len(self.edge_types) <= 1
 
     @property
     def num_tensors(self) -> int:
-        """Tensors of all types, which only grow in number while a store is open."""
+        """Number of tensors of all types. It only grows while a store is open."""
         owners: list[NodeType | EdgeType] = [*self.node_types, *self.edge_types]
         owners += self.reverse_types
         return sum(len(owner.tensors) for owner in owners)
 
     def edge_type_at(self, index: int) -> EdgeType:
-        """The edge type whose index is `index`."""
+        """Returns the edge type with this `EdgeType.index`."""
         return next(t for t in (*self.edge_types, *self.reverse_types) if t.index == index)
 
     def with_reverse(self, wanted: Collection[int]) -> "Schema":
-        """The same with those reverse types among the edge types whose indices are `wanted`."""
+        """Returns this schema with the reverse types of these indexes among the edge types."""
         named = tuple(t for t in self.reverse_types if t.index in wanted)
         kept = tuple(t for t in self.reverse_types if t.index not in wanted)
         edge_types = sorted((*self.edge_types, *named), key=lambda t: t.index)
@@ -155,12 +158,16 @@ class Schema:
 
     @property
     def names(self) -> str:
-        """All types, for messages."""
+        """The names of all types, for messages."""
         types = [t.name for t in self.node_types] + [t.triple for t in self.edge_types]
         return ", ".join(map(repr, types))
 
     def node_type(self, name: str | None = None) -> NodeType:
-        """The node type called `name`; without a name, the only one there is."""
+        """Returns the node type `name`, or the only one if `name` is None.
+
+        Raises:
+            NameNotFound: The store has no such node type, or has several and none is named.
+        """
         if name is None and len(self.node_types) == 1:
             return self.node_types[0]
         for node_type in self.node_types:
@@ -171,9 +178,14 @@ class Schema:
         raise NameNotFound(f"{what}; this store has {known}")
 
     def edge_type(self, name: str | Sequence[str] | None = None) -> EdgeType:
-        """The edge type called `name`: a triple, a pair of node types, ``"a__to__b"`` or the
-        relation alone; without a name, the only one there is. A reverse that is kept is found where
-        no other type has the name."""
+        """Returns the edge type `name`, or the only one if `name` is None.
+
+        A name is a triple, a pair (source, destination), ``"a__to__b"``, or the relation alone. A
+        kept reverse is found if no other type has the name.
+
+        Raises:
+            NameNotFound: No edge type or several edge types have this name.
+        """
         if name is None:
             found = list(self.edge_types)
         else:
@@ -183,13 +195,19 @@ class Schema:
         known = ", ".join(repr(t.triple) for t in self.edge_types)
         if name is None:
             what = "an edge type must be named"
+        elif found:
+            what = f"{name!r} is ambiguous: it names {len(found)} edge types"
         else:
-            what = f"{name!r} names {len(found) or 'no'} edge type{'s' if found else ''}"
+            what = f"no edge type {name!r}"
         raise NameNotFound(f"{what}; this store has {known or 'none'}")
 
     @staticmethod
     def tensor(owner: NodeType | EdgeType, name: str) -> TensorMeta:
-        """The tensor `name` of a node or edge type."""
+        """Returns the tensor `name` of a node or edge type.
+
+        Raises:
+            NameNotFound: The type has no such tensor.
+        """
         for tensor in owner.tensors:
             if tensor.name == name:
                 return tensor
@@ -215,7 +233,7 @@ def _matches(edge_type: EdgeType, parts: tuple[str, ...]) -> bool:
 
 
 def parse_catalog(text: str) -> Schema:
-    """Parses the JSON that the compiled store gives; it is checked there already."""
+    """Parses the catalog as JSON. The compiled core has validated it."""
     raw = json.loads(text)
     node_types = tuple(
         _made(NodeType, t, index=i, tensors=_tensors(t)) for i, t in enumerate(raw["node_types"])
@@ -247,5 +265,5 @@ def _tensors(entry: dict[str, Any]) -> tuple[TensorMeta, ...]:
 
 
 def _made(kind: type[T], entry: dict[str, Any], **more: Any) -> T:
-    """What an entry of the catalog stands for: fields of its names, and those of `more`."""
+    """Builds a `kind` from the fields of a catalog entry that it has, and from `more`."""
     return kind(**{f.name: entry[f.name] for f in fields(kind) if f.name in entry} | more)

@@ -1,7 +1,7 @@
 """`ng.serve`: a server in this process, for tests and notebooks.
 
-Requests never need the interpreter: the server's threads are those of the compiled core. The
-invariant: no server outlives the interpreter.
+Requests never need the interpreter, because the server runs in threads of the compiled core.
+Invariant: no server outlives the interpreter.
 """
 
 import atexit
@@ -19,7 +19,7 @@ _running: "weakref.WeakSet[Server]" = weakref.WeakSet()
 
 
 class Server:
-    """A server that runs until it is closed, at the latest when the interpreter ends."""
+    """A running server. It ends when it is closed, or when the interpreter exits."""
 
     def __init__(self, core: _core.Server) -> None:
         self._core = core
@@ -28,22 +28,22 @@ class Server:
 
     @property
     def address(self) -> str:
-        """Where it can be reached: the first of `addresses`."""
+        """The first of `addresses`."""
         return self._core.addresses[0]
 
     @property
     def addresses(self) -> list[str]:
-        """Where it can be reached."""
+        """The addresses that the server listens on."""
         return self._core.addresses
 
     @property
     def side_address(self) -> str:
-        """Where metrics, health and REST are, over HTTP."""
+        """The HTTP address of metrics, health checks and the REST interface."""
         return self._core.side_address
 
     def close(self) -> None:
-        """Answers requests under way, and ends."""
-        # Threads do not survive a fork, so that a child has no server to wait for.
+        """Stops the server after it has answered the requests in progress."""
+        # Threads do not survive a fork, so a child has no server to wait for.
         if os.getpid() == self._process:
             self._core.end()
 
@@ -64,16 +64,20 @@ def serve(
     memory: str | int | None = None,
     **settings: Any,
 ) -> Server:
-    """Serves the stores of a folder from this process.
+    """Serves the stores of a directory from this process.
 
     Args:
-        folder: Its stores (NAME.ng) are served under their names.
-        listen: "IP:PORT" or "unix:PATH", or several. Port 0 takes a free one.
-        memory: Memory of each graph, such as "2GB"; None is a quarter of the machine's.
-        **settings: Any other setting of the server's file of settings, by its name there.
+        folder: The directory. Each of its stores, NAME.ng, is served as the graph NAME.
+        listen: "IP:PORT" or "unix:PATH", or a list of these. Port 0 takes a free port.
+        memory: Memory budget of each graph, such as "2GB". None: a quarter of the machine's memory.
+        **settings: Other settings, by their names in the server's settings file.
+
+    Returns:
+        The running server; use it in a ``with`` block.
 
     Raises:
-        ServeFailed: It cannot listen there, the folder cannot be read, or a setting is not known.
+        ServeFailed: The server cannot listen on an address, the directory cannot be read, or a
+            setting is not known.
 
     Example:
         >>> with ng.serve("/srv/graphs") as server:  # doctest: +SKIP
@@ -90,6 +94,6 @@ def serve(
 
 @atexit.register
 def _end_all() -> None:
-    # A thread that outlives the interpreter would run code of a library that is being unloaded.
+    # A thread that outlives the interpreter would run code of an unloaded library.
     for server in list(_running):
         server.close()

@@ -1,7 +1,7 @@
-"""One version of a store as an object that threads share and processes exchange.
+"""`Snapshot`: one version of a store, which threads share and processes exchange.
 
-What is read from it, and how, stands in `reader.py`; what PyG reads is made here. The invariant: a
-`Snapshot` never changes, whatever is written meanwhile.
+`reader.py` defines how it is read. The objects that PyG reads are created here. Invariant: a
+`Snapshot` never changes, whatever is written to the store.
 """
 
 from abc import abstractmethod
@@ -20,33 +20,33 @@ if TYPE_CHECKING:
 
 
 class PygReader(Reader):
-    """What PyG's loaders read, of a store and of a snapshot alike."""
+    """The interface for PyG's loaders, which stores and snapshots share."""
 
     @abstractmethod
     def snapshot(self) -> "Snapshot":
-        """The version to read."""
+        """Returns the version to read."""
 
     @property
     def feature_store(self) -> "FeatureStore":
-        """The newest commit as a `torch_geometric.data.FeatureStore`."""
+        """A `torch_geometric.data.FeatureStore` of the snapshot, or of the newest commit."""
         from neargraph.pyg import FeatureStore
 
         return FeatureStore(self)
 
     @property
     def graph_store(self) -> "GraphStore":
-        """The newest commit as a `torch_geometric.data.GraphStore`."""
+        """A `torch_geometric.data.GraphStore` of the snapshot, or of the newest commit."""
         from neargraph.pyg import GraphStore
 
         return GraphStore(self)
 
     def sampler(self, num_neighbors: Any, **how: Any) -> "Sampler":
-        """A `torch_geometric.sampler.BaseSampler` for PyG's own loaders.
+        """Returns a `torch_geometric.sampler.BaseSampler` for PyG's own loaders.
 
         Args:
-            num_neighbors: Neighbours per node and hop, as a list or by edge type; -1 takes all.
+            num_neighbors: Fanout of each hop, as a list or a dictionary by edge type; -1 takes all.
             **how: `seed`, `replace`, `disjoint`, `time_attr`, `temporal_strategy` and
-                `subgraph_type`, as of `neargraph.pyg.Sampler`.
+                `subgraph_type`, as in `neargraph.pyg.Sampler`.
 
         Example:
             >>> torch_geometric.loader.NeighborLoader(
@@ -59,26 +59,26 @@ class PygReader(Reader):
 
     @property
     def edge_index(self) -> NoReturn:
-        """PyG's loaders of graphs in memory ask for this.
+        """Not available. PyG's loaders for graphs in memory read this attribute.
 
         Raises:
-            AttributeError: Always; names the loaders that read a store.
+            AttributeError: Always. The message names the loaders that read a store.
         """
         raise AttributeError(
-            f"a {type(self).__name__} has no edge_index in memory; use the loader of that name "
+            f"a {type(self).__name__} has no edge_index in memory; use the loader of the same name "
             "from neargraph: ClusterGCNLoader, GraphSAINT*, ShaDowKHopSampler, RandomNodeLoader, "
             "HGTLoader"
         )
 
-    # PyG's HGTLoader asks for edges by type.
+    # PyG's HGTLoader reads the edges by type.
     edge_items = edge_index
 
     @property
     def to(self) -> NoReturn:
-        """PyG's old `NeighborSampler` asks for this, of its edge_index.
+        """Not available. PyG's old `NeighborSampler` reads this attribute of its edge_index.
 
         Raises:
-            AttributeError: Always; names the loader that reads a store.
+            AttributeError: Always. The message names the loader that reads a store.
         """
         raise AttributeError(
             f"a {type(self).__name__} is not an edge_index in memory; use neargraph.NeighborLoader "
@@ -86,10 +86,10 @@ class PygReader(Reader):
         )
 
     def __len__(self) -> NoReturn:
-        """PyG's loaders of many graphs, clusters or events ask for this.
+        """Not available. PyG's loaders for lists of graphs, clusters or events call this.
 
         Raises:
-            TypeError: Always; names the loaders that read a store.
+            TypeError: Always. The message names the loaders that read a store.
         """
         raise TypeError(
             f"a {type(self).__name__} is not a list of graphs, clusters or events in memory; use "
@@ -108,17 +108,18 @@ class PygReader(Reader):
 
 
 class Snapshot(PygReader, Version):
-    """The content of a store at one commit. Every read is one batch; ids may repeat.
+    """The content of a store at one commit.
 
-    It may be used from many threads, and stays as it is while writers go on. Another process can
-    open the last checkpoint alone: sending a snapshot there writes one if that is what it needs.
+    Threads can share it, and it does not change while the store is written to. Each call reads all
+    of its rows or lists together; ids may repeat. Another process can open only the last
+    checkpoint. Sending a snapshot to another process therefore writes a checkpoint if necessary.
 
     Attributes:
-        store: The store that this is a version of.
+        store: The store of this version.
         path: The store directory, absolute.
         checkpoint_id: The number of the checkpoint that this version is based on.
-        lsn: The last commit in this version; 0 in a store that was never written to.
-        fingerprint: A digest of the content; equal digests give equal batches.
+        lsn: The number of the last commit in this version; 0 if there is none.
+        fingerprint: A digest of the content. Versions with equal fingerprints give equal batches.
     """
 
     def __init__(self, store: "Store", handle: _core.Snapshot) -> None:
@@ -140,10 +141,10 @@ class Snapshot(PygReader, Version):
         return handle
 
     def share(self) -> None:
-        """Makes sure that another process can open this version: checkpoints if need be.
+        """Ensures that other processes can open this version, by a checkpoint if necessary.
 
         Raises:
-            SnapshotGone: There are newer commits, so that no checkpoint can be of this version.
+            SnapshotGone: There are newer commits, so no checkpoint can be of this version.
         """
         newest = self.store.core.snapshot()
         if newest.checkpoint_lsn == self.lsn:
@@ -155,16 +156,16 @@ class Snapshot(PygReader, Version):
     def _gone(self) -> SnapshotGone:
         now = self.store.core.snapshot()
         return SnapshotGone(
-            f"{self.path}: another process cannot open commit {self.lsn}, which this snapshot "
-            f"stands at: it sees the last checkpoint, commit {now.checkpoint_lsn}, and the newest "
-            f"commit is {now.lsn}; call store.checkpoint(), take a new snapshot or loader, and "
-            "let nobody write before the processes have started, or use threads (num_workers=0)"
+            f"{self.path}: another process cannot open this snapshot of commit {self.lsn}. It "
+            f"sees the last checkpoint, which is of commit {now.checkpoint_lsn}; the newest commit "
+            f"is {now.lsn}. Call store.checkpoint(), create a new snapshot or loader, and write "
+            "nothing until the processes have started; or use threads (num_workers=0)"
         )
 
     @property
     def version(self) -> _core.Snapshot:
         """The compiled handle of this process."""
-        # Asking the store first turns a use after close into StoreClosed.
+        # After `close` this raises StoreClosed.
         _ = self.store.core
         return self._local.get()
 
@@ -176,7 +177,7 @@ class Snapshot(PygReader, Version):
         return self._schema
 
     def snapshot(self) -> "Snapshot":
-        """This snapshot."""
+        """Returns this snapshot."""
         return self
 
     def __repr__(self) -> str:

@@ -1,7 +1,7 @@
-"""Splits: u8 node columns ``split_0``, ``split_1``, ... with 0 none, 1 train, 2 val, 3 test.
+"""Splits: u8 node tensors ``split_0``, ``split_1``, ... with 0 none, 1 train, 2 val, 3 test.
 
-PyG's boolean masks become such columns at import and are given back as masks here: [n], or [n, k]
-where the masks had k columns.
+An import converts PyG's boolean masks to such tensors. `split_mask` converts them back: [n], or
+[n, k] if the masks had k columns.
 """
 
 from collections.abc import Callable
@@ -17,23 +17,27 @@ SPLITS = {"train": 1, "val": 2, "test": 3}
 
 
 def split_code(name: str) -> int:
-    """The number that stands for a split in its column."""
+    """Returns the number of a split in its tensor.
+
+    Raises:
+        NameNotFound: `name` is not the name of a split.
+    """
     if name not in SPLITS:
-        raise NameNotFound(f"no split {name!r}; splits are 'train', 'val' and 'test'")
+        raise NameNotFound(f"{name!r} is not a valid split: expected 'train', 'val' or 'test'")
     return SPLITS[name]
 
 
 def split_columns(owner: NodeType) -> list[str]:
-    """The names of the split columns of a node type, in order."""
+    """Returns the names of a node type's split tensors, in order."""
     names = [t.name for t in owner.tensors if t.is_split]
     return sorted(names, key=lambda name: int(name[6:]))
 
 
 def split_owner(schema: Schema, node_type: str | None) -> NodeType:
-    """The node type called `node_type`, or the only one with splits.
+    """Returns the node type `node_type`, or the only one with splits if it is None.
 
     Raises:
-        NameNotFound: It has no splits.
+        NameNotFound: The node type has no splits.
     """
     if node_type is None:
         owners = [t for t in schema.node_types if split_columns(t)]
@@ -51,7 +55,7 @@ def split_owner(schema: Schema, node_type: str | None) -> NodeType:
 def split_mask(
     owner: NodeType, name: str, read: Callable[[str], NDArray[Any]]
 ) -> NDArray[np.bool_]:
-    """The mask of split `name` from the columns that `read` gives: [n] or [n, k]."""
+    """Returns the mask of split `name`, [n] or [n, k]. `read` returns a tensor by name."""
     code = split_code(name)
     columns = split_columns(owner)
     width = next(t.mask_width for t in owner.tensors if t.is_split)

@@ -1,8 +1,8 @@
-"""An open store: opening, closing, writing, and its counters.
+"""The open store: opening, closing, reading, writing and statistics.
 
-Nothing here reads a file itself: the compiled core does, with the GIL released and inside the
-memory budget. The invariant: every process opens its own handle, which sees the commits made with
-it, or else the last checkpoint.
+No code here reads a file. The compiled core does, without the GIL and within the memory budget.
+Invariant: each process opens its own handle. A handle sees the commits made through it; commits of
+other handles only as of the last checkpoint.
 """
 
 import json
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -21,6 +21,18 @@ from neargraph._process import ProcessLocal, workers_of_this_process
 from neargraph._room import minimum_of
 from neargraph.exceptions import NeargraphError, StoreClosed, UnsupportedArgument
 from neargraph.reader import as_ids
+from neargraph.reports import (
+    BackupReport,
+    CatalogInfo,
+    CheckpointReport,
+    CompactReport,
+    DiskRates,
+    ReorganizeReport,
+    ScrubReport,
+    StoreInfo,
+    StoreStats,
+    UpdateStats,
+)
 from neargraph.schema import Schema, parse_catalog
 from neargraph.snapshot import PygReader, Snapshot
 from neargraph.units import format_bytes, parse_bytes
@@ -35,37 +47,37 @@ _LOG_FILES = ("wal.a", "wal.b")
 
 
 class Store(PygReader):
-    """One open store. Safe to use from many threads; cheap to send to workers.
+    """An open store. Threads can share it, and it can be sent to worker processes.
 
-    Everything that is asked of a store is answered from its newest commit; `snapshot`, loaders and
-    samplers stay at the commit that was the newest when they were made. A child process, forked or
-    spawned, opens the store again on first use, and sees the last checkpoint: call `checkpoint`
-    before if it shall see what was written since. In a worker of a torch DataLoader with n workers
-    it takes 1 / (n + 1) of the memory. PyG's loaders accept a store as their ``data``, since it
-    unpacks into (feature_store, graph_store).
+    Methods read the newest commit. A snapshot, loader or sampler is pinned to the commit that was
+    the newest when it was created. A child process, forked or spawned, opens the store again on
+    first use and sees the last checkpoint. Call `checkpoint` first if it must see later commits.
+    In a torch DataLoader with n workers, each worker uses 1 / (n + 1) of the memory budget.
+    PyG's loaders accept a store as their ``data``, because it unpacks into
+    (feature_store, graph_store).
 
     Args:
-        path: The directory, such as ``"papers.ng"``.
-        memory: What caches, buffers and batches may take together: bytes or a text such as
-            ``"256MB"`` (10^6) or ``"1GiB"`` (2^30). None is a quarter of the machine's memory
-            or of the cgroup's limit.
-        backend: ``"auto"``, ``"uring"``, ``"odirect"``, ``"pread"``, ``"mmap"`` or ``"memory"``.
-            ``"memory"`` reads all topologies and dense tensors once, in the background, and keeps
-            them: within ``memory``, or within what the store takes and an eighth of the machine's
-            memory. Compiled epochs of the store are read with it, too.
-        queue_depth: How many reads are kept in flight.
-        recover: Whether commits that a crashed writer has left in the log are put into the store.
-            If not, the last checkpoint is what is read, even where the log is damaged.
-        busy_timeout: Seconds that writing waits for another handle or process that writes, before
-            it raises `StoreBusy`. Opening and reading never wait for a writer.
+        path: The store directory, such as ``"papers.ng"``.
+        memory: Budget for caches, buffers and batches together: bytes, or a text such as
+            ``"256MB"`` (10^6) or ``"1GiB"`` (2^30). None: a quarter of the machine's memory or of
+            the cgroup's limit.
+        backend: How bytes are read from the disk. ``"auto"`` takes the fastest one that the
+            machine allows. ``"memory"`` loads all topologies and dense tensors once, in the
+            background, and keeps them; its default budget is the size of the store plus an eighth
+            of the machine's memory. Compiled epochs are read through the same back end.
+        queue_depth: Number of reads in flight. None: 64.
+        recover: Whether to recover the commits that a crashed writer left in the log. If false,
+            the store reads the last checkpoint, even if the log is damaged.
+        busy_timeout: Seconds to wait for another writing handle or process before `StoreBusy` is
+            raised. Opening and reading never wait for a writer.
 
     Raises:
-        StoreNotFound: There is nothing at `path`.
-        NotAStore: It is no store.
-        NewerVersion: It was written by a newer neargraph.
+        StoreNotFound: `path` does not exist.
+        NotAStore: `path` is not a neargraph store.
+        NewerVersion: A newer neargraph wrote the store.
         StoreDamaged: Both roots are damaged.
-        LogDamaged: A crashed writer has left commits that cannot be read, and `recover` is true.
-        BudgetTooSmall: `memory` is below the minimum, which the message gives.
+        LogDamaged: Commits of a crashed writer cannot be read, and `recover` is true.
+        BudgetTooSmall: `memory` is below the minimum. The message gives the minimum.
 
     Example:
         >>> with ng.open("cora.ng", memory="256MB") as store:
@@ -99,7 +111,7 @@ class Store(PygReader):
         self._local: ProcessLocal[_core.Store] = ProcessLocal(self._state.reopen, handle)
         self._turn: ProcessLocal[Turn] = ProcessLocal(Turn)
 
-    # What it is
+    # Description
 
     @property
     def path(self) -> str:
@@ -108,17 +120,17 @@ class Store(PygReader):
 
     @property
     def checkpoint_id(self) -> int:
-        """The last checkpoint; every one has its own number."""
+        """The number of the last checkpoint."""
         return self.core.snapshot().checkpoint_id
 
     @property
     def lsn(self) -> int:
-        """The newest commit; 0 in a store that was never written to."""
+        """The number of the newest commit; 0 if there is none."""
         return self.core.snapshot().lsn
 
     @property
     def fingerprint(self) -> str:
-        """A digest of the content; two stores with equal digests give equal batches."""
+        """A digest of the content. Stores with equal fingerprints give equal batches."""
         return self.core.snapshot().fingerprint
 
     @property
@@ -133,14 +145,14 @@ class Store(PygReader):
 
     @property
     def types(self) -> Schema:
-        """Types and tensors of the newest version; counts may be those of an older one."""
+        """Types and tensors of the newest version. Counts may be those of an older version."""
         schema = self._parsed[1]
         if self._closed or schema.num_tensors == self.core.snapshot().num_tensors:
             return schema
         return self.schema
 
     def schema_of(self, handle: _core.Snapshot) -> Schema:
-        """The schema of a version; the last one is kept."""
+        """Returns the schema of a version. The last one is cached."""
         key, schema = self._parsed
         wanted = (handle.checkpoint_id, handle.lsn)
         if key != wanted:
@@ -150,24 +162,22 @@ class Store(PygReader):
 
     @property
     def read_only_because(self) -> str | None:
-        """Why the commits that a crashed writer has left are in memory alone; None if they are not.
+        """Why the commits of a crashed writer are in memory only; None if they are not.
 
-        So it is where nothing can be written when the store is opened: on a disk that is full or
-        read-only. Everything can be read. The first transaction tries again to put them into the
-        store.
+        This happens if nothing can be written when the store is opened, because the disk is full
+        or read-only. All data can be read. The first transaction tries again to write these
+        commits to the store.
         """
         return self.core.read_only_because
 
-    def info(self) -> dict[str, Any]:
-        """The catalog as plain data, with path, back end, memory, log and fingerprint beside it.
+    def info(self) -> StoreInfo:
+        """Returns the catalog and the state of this handle as plain data.
 
-        ``reverse_types`` has the reverses that the import kept, which are not types of the graph.
-        ``commits_waiting`` counts commits after the last checkpoint, ``commits_recovered`` those
-        that opening took over from a writer that crashed; ``read_only_because`` says why these are
-        in memory alone, if they are.
+        `StoreInfo` describes the keys. The list ``node_types`` has an entry for each node type,
+        with its tensors; ``edge_types`` and ``reverse_types`` do the same for edges.
         """
         core, snap = self.core, self.snapshot()
-        raw = snap.schema.raw
+        raw = cast(CatalogInfo, snap.schema.raw)
         return {
             **raw,
             "edge_types": [raw["edge_types"][t.index] for t in snap.schema.edge_types],
@@ -187,26 +197,25 @@ class Store(PygReader):
             "fingerprint": snap.fingerprint,
         }
 
-    def stats(self) -> dict[str, Any]:
-        """Counters of this process since `open` or `reset_stats`: reads, read_bytes,
-        useful_bytes, rows_served, rows_cached, hit_rate, budget_used, budget_peak,
-        device_busy_seconds (in which a read of the store's own files was in flight),
-        mean_queue_depth, temporary_write_bytes, ... Temporary files count among the reads.
+    def stats(self) -> StoreStats:
+        """Returns the counters of this process since `open` or `reset_stats`.
 
-        ``memory`` says how the memory budget is divided: for each user its ``share`` in bytes, and
-        the bytes ``held`` now, or None where the store does not know. A share is the most that a
-        user takes; not all of them exist at one time, so shares add up to more than the budget.
+        `StoreStats` describes the keys, such as ``reads``, ``read_bytes``, ``hit_rate`` and
+        ``budget_peak``. Reads of temporary files are counted, too. ``memory`` gives, for each
+        consumer of the memory budget, the bytes of its ``share`` and the bytes ``held`` now. A
+        share is the most that a consumer may take. Shares add up to more than the budget, because
+        not all consumers exist at the same time.
         """
-        return self.core.stats()
+        return cast(StoreStats, self.core.stats())
 
     @contextmanager
     def log_reads(self, path: str | os.PathLike[str]) -> Iterator[None]:
-        """Writes every device request of a ``with`` block to a file, for studies of what was read.
+        """Logs every device request of a ``with`` block to a file.
 
-        The file has 16 bytes for each: offset (u64), bytes that arrived (u32), and the file's
-        number (u32), whose highest bit says that the request begins where the one before it ended.
-        The first 16 bytes are ``ngreads1`` and zeros. Files beside the store are not in it:
-        compiled epochs and temporary files.
+        The file starts with 16 bytes: ``ngreads1`` and zeros. Each request is a record of 16
+        bytes: offset (u64), bytes read (u32), number of the file (u32). The highest bit of the
+        number is set if the request begins where the previous one ended. Requests to compiled
+        epochs and temporary files are not logged.
         """
         self.core.log_reads(os.path.abspath(path))
         try:
@@ -214,31 +223,33 @@ class Store(PygReader):
         finally:
             self.core.end_read_log()
 
-    def measure_disk(self) -> dict[str, float] | None:
-        """Measures what reads cost on the disk of the store, and keeps it for a day.
+    def measure_disk(self) -> DiskRates | None:
+        """Measures the read rates of the store's disk and caches them for a day.
+
+        The rates are cached by device and back end, in ``neargraph/`` of the user's cache
+        directory. Every look-ahead that is planned from now on starts from them, in this process
+        and in others.
 
         Returns:
-            ``reads_per_s`` (random reads of 4 KiB with a full queue) and ``bytes_per_s`` (of long
-            reads); None if no file of the store has 64 MiB. Rates are kept for other processes in
-            ``neargraph/`` of the user's cache folder, by device and back end; plans for reading
-            ahead that are made from now on start from them, also those of this store.
+            ``reads_per_s`` (random reads of 4 KiB with a full queue) and ``bytes_per_s`` (long
+            reads); None if no file of the store has 64 MiB.
         """
         found = self.core.measure_disk()
         return None if found is None else {"reads_per_s": found[0], "bytes_per_s": found[1]}
 
     def set_disk_rates(self, reads_per_s: float, bytes_per_s: float) -> None:
-        """Tells what reads cost on the disk of the store, instead of measuring it.
+        """Sets the read rates of the store's disk, instead of measuring them.
 
-        For volumes whose rates somebody guarantees or limits: a short measurement may see a burst.
-        Kept for a day, as by `measure_disk`. Plans that are made from now on start from these
-        rates; a look-ahead that is under way finishes what it has planned.
+        Use it for volumes with guaranteed or limited rates, where a short measurement may see a
+        burst. The rates are cached for a day, as by `measure_disk`. Every look-ahead that is
+        planned from now on starts from them. One that is running keeps its plan.
 
         Args:
-            reads_per_s: Random reads of 4 KiB with a full queue.
-            bytes_per_s: Of long reads.
+            reads_per_s: Random reads of 4 KiB a second, with a full queue.
+            bytes_per_s: Bytes a second of long reads.
 
         Raises:
-            ValueError: if no disk can be like that.
+            ValueError: A disk cannot have these rates.
 
         Example:
             >>> store.set_disk_rates(16_000, 1e9)  # doctest: +SKIP
@@ -257,22 +268,22 @@ class Store(PygReader):
             f"memory={format_bytes(self._state.memory_bytes)}, checkpoint={self.checkpoint_id})"
         )
 
-    # Life
+    # Opening and closing
 
     @property
     def core(self) -> _core.Store:
-        """The compiled handle of this process, opened if this process has none yet."""
+        """The compiled handle of this process. It is opened on first use."""
         if self._closed:
-            raise StoreClosed(f"{self.path} was closed; open it again with neargraph.open")
+            raise StoreClosed(f"{self.path} is closed; open it again with neargraph.open")
         return self._local.get()
 
     def close(self) -> None:
-        """Checkpoints what was written, and gives memory and descriptors back.
+        """Writes a checkpoint of new commits, and releases memory and file descriptors.
 
-        Arrays already handed out stay valid. A checkpoint that fails loses nothing: the next one
-        to open the store finds all commits in the log. The store is closed even then. A store that
-        is not closed does the same when it is collected, where an error only reaches
-        ``sys.unraisablehook``.
+        Arrays that were handed out stay valid. If the checkpoint fails, the store is closed all
+        the same. Nothing is lost: the log has all commits, and the next `open` recovers them. A
+        store that is garbage-collected without `close` does the same, but reports an error only
+        to ``sys.unraisablehook``.
 
         Raises:
             StoreBusy: A transaction of this thread is open.
@@ -280,7 +291,7 @@ class Store(PygReader):
             StorePoisoned: A write failed before.
         """
         if not self._closed:
-            self._turn.get().refuse_own_batch("close the store")
+            self._turn.get().refuse_own_transaction("close the store")
         self._closed = True
         handle = self._local.take()
         if handle is not None:
@@ -293,7 +304,7 @@ class Store(PygReader):
         try:
             self.close()
         except NeargraphError as error:
-            # What is raised already says more, and is what callers catch.
+            # The exception of the block says more, and callers catch that one.
             if kind is None:
                 raise
             warnings.warn(f"closing {self.path} failed, too: {error}", stacklevel=2)
@@ -301,20 +312,20 @@ class Store(PygReader):
     # Reading and writing
 
     def snapshot(self) -> Snapshot:
-        """The newest commit, to read rows and neighbours by id; it stays while writers go on."""
+        """Returns a read-only handle on the newest commit. Later commits do not change it."""
         return Snapshot(self, self.core.snapshot())
 
     def write(self) -> Transaction:
-        """A transaction, for a ``with`` block: all of it is durable when the block ends.
+        """Returns a transaction for a ``with`` block. It is durable when the block ends.
 
-        Snapshots taken after that see it. An exception that leaves the block undoes all of it.
-        There is one transaction at a time; other threads wait for their turn when they enter the
-        block, and share the syncs of their commits. The first transaction makes this handle the
-        store's one writer, until it is closed; while another one writes, it waits up to
-        ``busy_timeout``.
+        Snapshots created afterwards see its changes. An exception that leaves the block undoes all
+        of them. One transaction is open at a time: other threads wait when they enter the block,
+        and share the syncs of their commits. The first transaction makes this handle the only
+        writer of the store until it is closed. It waits up to ``busy_timeout`` seconds for another
+        writer. Errors are raised when the block is entered.
 
-        Raises (on entering the block):
-            StoreBusy: Another process or handle writes, or a transaction of this thread is open.
+        Raises:
+            StoreBusy: Another process or handle writes, or this thread has an open transaction.
             StorePoisoned: A write failed before.
             LogDamaged: The log cannot be read.
 
@@ -333,35 +344,35 @@ class Store(PygReader):
         *,
         of: Snapshot | None = None,
     ) -> int:
-        """Adds a node tensor: embeddings, labels, masks. One commit, which other processes see as
-        soon as they open the store.
+        """Adds a node tensor, such as embeddings, labels or masks, in one commit.
 
-        Rows are read and written some megabytes at a time, so an array that is mapped from a file
-        may be larger than memory. Transactions of other threads wait meanwhile. A crash or a full
-        disk leaves the store without the tensor, or with all of it. Snapshots and loaders that are
-        alive go on without it. A tensor is never replaced; `Transaction.update_features` changes
-        rows of it.
+        Other processes see it as soon as they open the store. Rows are read and written a few
+        megabytes at a time, so a memory-mapped array may be larger than memory. Transactions of
+        other threads wait until the tensor is durable. After a crash or on a full disk, the store
+        has the whole tensor or none of it. Existing snapshots and loaders do not see it. A tensor
+        cannot be replaced, but `Transaction.update_features` changes its rows.
 
         Args:
-            name: What no other tensor of the node type is called; ``split_...`` is for splits.
-            rows: [num_nodes, *shape]: NumPy, torch or lists, or the path of a ``.npy`` file. The
-                row of each id, those of deleted nodes among them. Elements are stored as they are:
-                bool, int8, uint8, int16, int32, int64, float16, float32, float64, and
+            name: A name that no other tensor of the node type has. Names that begin with
+                ``split_`` are reserved for splits.
+            rows: [num_nodes, *shape]: a NumPy array, a torch tensor, nested lists, or the path of a
+                ``.npy`` file. One row for each id, including the ids of deleted nodes. The dtype is
+                kept: bool, int8, uint8, int16, int32, int64, float16, float32, float64 or
                 torch.bfloat16.
-            node_type: May be left out if there is one type.
-            of: The snapshot that the rows were computed from; None is the newest commit. Nodes that
-                were added since have rows of zeros, as if they had come after the tensor.
+            node_type: May be left out if the store has one node type.
+            of: The snapshot that the rows were computed from; None: the newest commit. Nodes that
+                were added later get rows of zeros.
 
         Returns:
             The number of the commit.
 
         Raises:
-            UnsupportedArgument: The name is taken; there are not as many rows as nodes; another
-                dtype; a row of no bytes or of more than 1 GiB; `of` is older than the newest
-                commit, and the store gives ids of deleted nodes out again.
-            NameNotFound: No such node type.
-            StoreBusy: Another process or handle writes, or a transaction of this thread is open.
-            IoFailed: The disk is full, or failed.
+            UnsupportedArgument: The name is taken, the number of rows or the dtype does not fit, a
+                row has no bytes or more than 1 GiB, or `of` is older than the newest commit and
+                the store reuses the ids of deleted nodes.
+            NameNotFound: The store has no such node type.
+            StoreBusy: Another process or handle writes, or this thread has an open transaction.
+            IoFailed: The disk is full or failed.
 
         Example:
             >>> store.add_tensor("embedding", "embedding.npy")            # doctest: +SKIP
@@ -369,19 +380,21 @@ class Store(PygReader):
         """
         return add_tensor(self, name, rows, node_type, of)
 
-    def checkpoint(self) -> dict[str, int]:
-        """Writes all commits into the store's own files, so that other processes see them and the
-        log starts anew. It happens by itself when the log is long, and on `close`.
+    def checkpoint(self) -> CheckpointReport:
+        """Writes all commits into the store's own files, and restarts the log.
+
+        Processes that open the store afterwards see these commits. A checkpoint is also written
+        when the log is long, and by `close`.
 
         Returns:
-            ``checkpoint_id``, ``lsn``, and the ``pages`` and ``table_blocks`` that were written.
+            ``checkpoint_id``, ``lsn``, and the numbers of ``pages`` and ``table_blocks`` written.
 
         Raises:
-            StoreBusy: Another process writes, or a transaction of this thread is open.
+            StoreBusy: Another process writes, or this thread has an open transaction.
             StorePoisoned: A write failed before.
         """
-        self._turn.get().refuse_own_batch("checkpoint")
-        return self.core.checkpoint()
+        self._turn.get().refuse_own_transaction("checkpoint")
+        return cast(CheckpointReport, self.core.checkpoint())
 
     def backup(
         self,
@@ -389,80 +402,84 @@ class Store(PygReader):
         *,
         base: str | os.PathLike[str] | None = None,
         progress: Callable[[int, int], None] | None = None,
-    ) -> dict[str, Any]:
-        """Copies the newest checkpoint into a new directory, while readers and writers go on.
+    ) -> BackupReport:
+        """Copies the newest checkpoint into a new directory, while readers and writers continue.
 
-        If this handle writes to the store, it makes a checkpoint first, so the backup has every
-        commit that was acknowledged before the call. While another process writes, it has the
-        commits up to the checkpoint that this handle sees, and ``log_goes_on`` is true. Each page
-        is compared with its checksum as it is copied. A crash or a full disk leaves the whole
-        backup or none. What is in ``STORE/compiled`` is left out. See ``docs/how-to/backup.md``.
+        If this handle writes to the store, it writes a checkpoint first. The backup then contains
+        every commit that was acknowledged before the call. If another process writes, the backup
+        contains the commits up to the checkpoint that this handle sees, and ``log_goes_on`` is
+        true. Each page is compared with its checksum while it is copied. After a crash or on a
+        full disk, the backup is complete or absent. Files in ``STORE/compiled`` are not copied.
+        See ``docs/how-to/backup.md``.
 
         Args:
-            target: The directory to make; it must not exist.
-            base: A backup of an earlier state, in the same directory as `target`: only pages that
-                were written since are copied, and restoring needs both.
-            progress: Called with how many of how many blocks are done.
+            target: The directory to create. It must not exist.
+            base: A backup of an earlier state, in the same directory as `target`. Only pages
+                written since then are copied, and restoring needs both backups.
+            progress: Called with (blocks done, blocks in total).
 
         Returns:
-            ``checkpoint_id``, ``lsn`` and ``fingerprint`` of the checkpoint; the name of the
-            ``base``; ``pages`` of the store, ``pages_copied`` and ``page_bytes_copied``; ``bytes``
-            of the backup; ``log_goes_on``: whether the log has later commits, which are not in it.
+            ``checkpoint_id``, ``lsn`` and ``fingerprint`` of the checkpoint, the name of the
+            ``base``, the sizes of the store and of the backup, and ``log_goes_on``: whether the
+            log has later commits, which are not in the backup.
 
         Raises:
-            StoreDamaged: A page of the store, or the backup given as base, is damaged.
-            UnsupportedArgument: `target` exists; the store is not a later state of `base`: it was
-                compacted or imported anew since, or is another one.
-            StoreBusy: A transaction of this thread is open.
-            IoFailed: The disk is full, or failed.
+            StoreDamaged: A page of the store, or the base, is damaged.
+            UnsupportedArgument: `target` exists, or the store is not a later state of `base`: it
+                was compacted, reorganised or imported again since, or is another store.
+            StoreBusy: This thread has an open transaction.
+            IoFailed: The disk is full or failed.
 
         Example:
             >>> store.backup("backups/monday")                                # doctest: +SKIP
             >>> store.backup("backups/tuesday", base="backups/monday")        # doctest: +SKIP
             >>> ng.restore("backups/tuesday", "restored.ng")                  # doctest: +SKIP
         """
-        self._turn.get().refuse_own_batch("backup")
+        self._turn.get().refuse_own_transaction("make a backup")
         base = None if base is None else os.fspath(base)
-        return self.core.backup(os.fspath(target), base, progress)
+        return cast(BackupReport, self.core.backup(os.fspath(target), base, progress))
 
-    def compact(self, progress: Callable[[int, int], None] | None = None) -> dict[str, Any]:
-        """Rewrites the store as an import would lay it out: lists in order, nothing unused between.
+    def compact(self, progress: Callable[[int, int], None] | None = None) -> CompactReport:
+        """Rewrites the store like a new import: lists in order, without unused space.
 
-        Ids, the order of lists and the content stay. It needs room for a second store on the disk
-        while it works; a crash leaves the old one or the new one. Snapshots and loaders that are
-        alive go on with the old files. Files in ``STORE/compiled`` belong to the old files and are
-        removed with them, of which it warns before it begins.
+        Ids, the order of lists and the content stay the same. The rewrite needs disk space for a
+        second store. A crash leaves the old store or the new one. Existing snapshots and loaders
+        keep reading the old files. Files in ``STORE/compiled`` belong to the old files and are
+        removed with them; a warning says so before the rewrite begins.
 
         Args:
-            progress: Called with how many of how many lists and rows are done.
+            progress: Called with (lists and rows done, lists and rows in total).
 
         Returns:
-            ``bytes_before``, ``bytes_after``, the new ``checkpoint_id``, and as ``leftover`` why
-            old files could not be removed, of which it warns, or None.
+            ``bytes_before``, ``bytes_after``, the new ``checkpoint_id``, and ``leftover``: why
+            some old files could not be removed, or None. A warning reports these files, too.
 
         Raises:
-            StoreBusy: Another process writes, or a transaction of this thread is open.
+            StoreBusy: Another process writes, or this thread has an open transaction.
         """
-        self._turn.get().refuse_own_batch("compact")
+        self._turn.get().refuse_own_transaction("compact")
         state = self._state
         half = self._rewrite_bytes()
         before, after, checkpoint_id, leftover = self._rewrite(
             lambda: _core.compact(state.path, half, state.backend, progress, state.busy_timeout)
         )
         _warn_of(leftover)
-        sizes = {"bytes_before": before, "bytes_after": after}
-        return {**sizes, "checkpoint_id": checkpoint_id, "leftover": leftover}
+        return {
+            "bytes_before": before,
+            "bytes_after": after,
+            "checkpoint_id": checkpoint_id,
+            "leftover": leftover,
+        }
 
     def _rewrite_bytes(self) -> int:
-        share: int = self.stats()["memory"]["rewrite"]["share"]
-        return share
+        return self.stats()["memory"]["rewrite"]["share"]
 
     def _rewrite(self, rewrite: Callable[[], Any], dry_run: bool = False) -> Any:
-        """Runs what replaces the files of this handle, which opens the new ones after that.
+        """Runs a function that replaces the files of this handle, which then opens the new ones.
 
-        It has half of the memory; this handle, which goes on with the old files, has the other.
-        This handle opens what is there after an error, too: the files may have been replaced
-        before it.
+        `rewrite` uses half of the memory. This handle keeps the other half, because snapshots
+        still read the old files. It reopens the store after an error, too: the files may have been
+        replaced before it.
         """
         with minimum_of(lambda minimum: 2 * minimum):
             if dry_run:
@@ -486,38 +503,38 @@ class Store(PygReader):
         batches: int = 32,
         dry_run: bool = False,
         progress: Callable[[str, int, int], None] | None = None,
-    ) -> dict[str, Any]:
-        """Rewrites the store with the rows of node tensors in an order that batches reward.
+    ) -> ReorganizeReport:
+        """Rewrites the store with the rows of node tensors in an order that lets batches read less.
 
-        Ids stay, and so does every batch, byte for byte. It needs room for a second store on the
-        disk, and may use half of the store's memory; a crash leaves the old store or the new one.
-        Snapshots and loaders that are alive go on with the old files. Files in ``STORE/compiled``
-        are removed with them, after a warning (``docs/explanation/reading.md``).
+        Ids and batches stay the same, byte for byte. The rewrite needs disk space for a second
+        store and up to half of the store's memory. A crash leaves the old store or the new one.
+        Existing snapshots and loaders keep reading the old files. Files in ``STORE/compiled`` are
+        removed; a warning says so before the rewrite begins. See ``docs/explanation/reading.md``.
 
         Args:
-            by: ``"heat"`` (what most batches want first) or ``"locality"`` (neighbours together).
-            num_neighbors: Fanouts of the batches that the order is made for, as of a loader.
-            batch_size: Their seeds.
-            input_nodes: Which nodes are seeds, as of a loader; None for all.
-            visits: Node ids in the order in which batches had them, of the type of the seeds: the
-                rows of the most frequent ones come first. With ``by="heat"`` only.
-            batches: Batches that are sampled to count the blocks that they touch.
-            dry_run: Only count, and leave the store as it is.
-            progress: Called with a phase, and how much of how much of it is done.
+            by: ``"heat"`` (rows that most batches use come first) or ``"locality"`` (rows of
+                neighbours are close to each other).
+            num_neighbors: Fanouts of the batches to optimise for, as in a loader.
+            batch_size: Seeds of such a batch.
+            input_nodes: The seed nodes, as in a loader; None: all nodes.
+            visits: Node ids in the order in which batches used them, of the type of the seeds. The
+                rows of the most frequent ones come first. Only with ``by="heat"``.
+            batches: Number of batches to sample, to count the blocks that they read.
+            dry_run: Only count, and leave the store unchanged.
+            progress: Called with (phase, done, total).
 
         Returns:
-            ``pages``: for each node type the 4 KiB blocks of its widest tensor that a batch
-            touches, before and after, alone and with 15 others that are read with it;
-            ``space_bytes``: disk space needed for a while; ``written``: ``bytes_before``,
-            ``bytes_after``, ``checkpoint_id`` and ``leftover`` as of `compact`, None of a dry run.
+            ``pages``: for each node type, the 4 KiB blocks of its widest tensor that a batch reads
+            before and after, alone and together with 15 others. ``space_bytes``: disk space needed
+            during the rewrite. ``written``: the report of `compact`; None for a dry run.
 
         Raises:
-            StoreBusy: Another process writes, or a transaction of this thread is open.
-            BudgetTooSmall: Memory does not hold some bytes for each node; the message says how
-                much is needed.
-            UnsupportedArgument: An unknown order, no seeds, no batches.
+            StoreBusy: Another process writes, or this thread has an open transaction.
+            BudgetTooSmall: Memory cannot hold a few bytes for each node. The message gives the
+                minimum.
+            UnsupportedArgument: The order is not known, or there are no seeds or no batches.
         """
-        self._turn.get().refuse_own_batch("reorganize")
+        self._turn.get().refuse_own_transaction("reorganize")
         from neargraph.loader.fanouts import resolve_fanouts
         from neargraph.loader.seeds import resolve_input_nodes
 
@@ -528,7 +545,7 @@ class Store(PygReader):
         nodes = None if visits is None else as_ids(visits)
         if nodes is not None and by != "heat":
             raise UnsupportedArgument(
-                f"by={by!r} has no effect on an order by visits; leave one of them out"
+                f"by={by!r} cannot be combined with visits=; leave one of them out"
             )
         state = self._state
         run = partial(
@@ -548,50 +565,56 @@ class Store(PygReader):
         for counts in found["pages"]:
             counts["node_type"] = self.schema.node_types[counts["node_type"]].name
         _warn_of((found["written"] or {}).get("leftover"))
-        return found
+        return cast(ReorganizeReport, found)
 
     def scrub(
         self,
         max_rate: str | int | None = None,
         progress: Callable[[int, int], None] | None = None,
-    ) -> dict[str, Any]:
-        """Compares every block of the last checkpoint, and every compiled epoch and direct layout
-        inside the store, with its checksum; readers and writers go on.
+    ) -> ScrubReport:
+        """Compares every block of the last checkpoint with its checksum.
+
+        It also reads the compiled epochs and direct layouts in ``STORE/compiled``. Readers and
+        writers continue meanwhile.
 
         Args:
-            max_rate: Bytes a second that it may read at most, such as ``"200MB"``.
-            progress: Called with how many of how many blocks of the store are done.
+            max_rate: Largest read rate in bytes a second, such as ``"200MB"``. None: no limit.
+            progress: Called with (blocks of the store done, blocks in total).
 
         Returns:
-            ``ok``, ``blocks``, and ``problems`` with file, page and block of each damage. Where
-            there is ``STORE/compiled``, also ``compiled_epochs`` and ``direct_layouts`` that were
-            read, and ``not_checked``: files of other versions and unfinished ones, which are not.
+            ``ok``, ``blocks``, and ``problems`` with the file, page and block of each damage. If
+            ``STORE/compiled`` exists, also the numbers of ``compiled_epochs`` and
+            ``direct_layouts`` that were read, and ``not_checked``: unfinished files and files of
+            other versions, which were not read.
         """
         from neargraph.loader.verify import verify_compiled
 
         rate = None if max_rate is None else parse_bytes(max_rate)
         report: dict[str, Any] = json.loads(self.core.scrub(rate, progress))
         verify_compiled(report, self.path, self.snapshot(), lambda *_: None, rate)
-        return report
+        return cast(ScrubReport, report)
 
-    def update_stats(self) -> dict[str, Any]:
-        """What writing did since this handle became the writer: commits, checkpoints, syncs,
-        payload_bytes, write_bytes, write_amplification, list_updates, evictions, ..."""
-        return self.core.update_stats()
+    def update_stats(self) -> UpdateStats:
+        """Returns the counters of this handle since it became the writer; 0 if it is not.
+
+        `UpdateStats` describes the keys, such as ``commits``, ``syncs``, ``write_bytes`` and
+        ``write_amplification``.
+        """
+        return cast(UpdateStats, self.core.update_stats())
 
     @property
     def turn(self) -> Turn:
-        """Whose transaction is open in this process."""
+        """The lock that admits one transaction of this process at a time."""
         return self._turn.get()
 
 
 open = Store
-"""`neargraph.open` is the class itself, whose arguments are those of opening."""
+"""`neargraph.open` is the class `Store` and takes the same arguments."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _State:
-    """What another process needs to open the same store."""
+    """The arguments with which another process opens the same store."""
 
     path: str
     memory_bytes: int
@@ -612,8 +635,8 @@ class _State:
 def _warn_of(leftover: str | None) -> None:
     if leftover is not None:
         warnings.warn(
-            f"the store was rewritten, but old files are left: {leftover}; the next compact or "
-            "reorganize removes them",
+            f"the store was rewritten, but some old files could not be removed: {leftover}; the "
+            "next compact or reorganize removes them",
             RuntimeWarning,
             stacklevel=3,
         )
@@ -626,8 +649,8 @@ def _warn_of_compiled(path: str) -> None:
     size = sum(_file_bytes(str(file)) for file in directory.rglob("*") if file.is_file())
     if size and not directory.is_symlink():
         warnings.warn(
-            "the store is rewritten, and what was compiled from its old files is removed with "
-            f"them: {format_bytes(size)} in {directory}; compile again afterwards",
+            "rewriting the store removes the files that were compiled from it "
+            f"({format_bytes(size)} in {directory}); compile them again afterwards",
             RuntimeWarning,
             stacklevel=4,
         )

@@ -1,4 +1,4 @@
-"""Byte sizes as users write them: MB is 10^6, MiB is 2^20."""
+"""Byte sizes as users write them: MB is 10^6 bytes, MiB is 2^20 bytes."""
 
 import re
 
@@ -20,10 +20,10 @@ _SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]*)\s*")
 
 
 def parse_bytes(size: str | int) -> int:
-    """Turns ``"256MB"``, ``"1.5 GiB"`` or a plain number into bytes.
+    """Converts a size such as ``"256MB"`` or ``"1.5 GiB"`` to bytes.
 
     Args:
-        size: A count of bytes, or a number with one of B, kB, MB, GB, TB (powers of 1000),
+        size: A number of bytes, or a number with one of B, kB, MB, GB, TB (powers of 1000),
             KiB, MiB, GiB, TiB (powers of 1024). Case does not matter.
 
     Raises:
@@ -44,16 +44,16 @@ def parse_bytes(size: str | int) -> int:
             )
         count = int(float(match[1]) * unit) if "." in match[1] else int(match[1]) * unit
     if not 0 < count < 2**63:
-        raise ValueError(f"a size must be between 1 byte and 2^63, got {size!r}")
+        raise ValueError(f"{size!r} is not a valid size: expected 1 byte to 2^63 - 1 bytes")
     return count
 
 
 def format_bytes(count: int, up: bool = False) -> str:
-    """Writes a count of bytes with three significant digits, in powers of 1000.
+    """Formats a number of bytes with three significant digits, in powers of 1000.
 
     Args:
-        count: The count.
-        up: Never write less than it, for bounds from below.
+        count: The number of bytes.
+        up: Round up, for lower bounds.
 
     Example:
         >>> format_bytes(256_000_000)

@@ -95,10 +95,10 @@ def test_a_handle_of_any_back_end_reads_it_at_once(tmp_path, backend):
 def test_what_does_not_fit_is_refused_with_what_would(store, tmp_path):
     rows = np.zeros((COUNT, 2), np.float32)
     for name, given, message in [
-        ("x", rows, "'x' already"),
+        ("x", rows, "already has a tensor 'x'"),
         ("split_0", rows, "names that begin with split_"),
-        ("", rows, "needs a name"),
-        ("h", rows[:-1], "has 499 rows, and node type .node. 500 nodes"),
+        ("", rows, "name of the tensor is empty"),
+        ("h", rows[:-1], "has 499 rows, but node type .node. has 500 ids"),
         ("h", np.zeros((COUNT, 0), np.float32), "1 to 1073741824 bytes"),
         ("h", np.broadcast_to(np.float32(0), (COUNT, 1 << 40)), "1 to 1073741824 bytes"),
         ("h", np.zeros(COUNT, np.uint16), "elements of uint16"),
@@ -106,7 +106,7 @@ def test_what_does_not_fit_is_refused_with_what_would(store, tmp_path):
         ("h", np.array(["a"] * COUNT), "elements of <U1"),
         ("h", np.array([{}] * COUNT), "elements of object"),
         ("h", np.float32(3), "got one number"),
-        ("h", tmp_path / "h.txt", "from a .npy file"),
+        ("h", tmp_path / "h.txt", "not a .npy file"),
     ]:
         with pytest.raises(UnsupportedArgument, match=message):
             store.add_tensor(name, given, "node")
@@ -126,14 +126,14 @@ def test_what_does_not_fit_is_refused_with_what_would(store, tmp_path):
             store.add_tensor("h", rows, "node")
         tx.add_node("other")
     then = store.snapshot()
-    wrong = pytest.raises(UnsupportedArgument, match="says nothing about")
+    wrong = pytest.raises(UnsupportedArgument, match="expected a snapshot of")
     with ng.open(graph(tmp_path / "b.ng"), memory="64MB") as other, wrong:
         other.add_tensor("h", rows, "node", of=store.snapshot())
     with store.write() as tx:
         tx.add_node("node")
-    with pytest.raises(UnsupportedArgument, match="501 nodes: there is a row for every id"):
+    with pytest.raises(UnsupportedArgument, match="501 ids: give a row for every id"):
         store.add_tensor("h", rows, "node")
-    with pytest.raises(UnsupportedArgument, match=r"has 499 rows, .* had 500 nodes at commit 1"):
+    with pytest.raises(UnsupportedArgument, match=r"has 499 rows, .* had 500 ids at commit 1"):
         store.add_tensor("h", rows[1:], "node", of=then)
     assert store.add_tensor("h", rows + 1, "node", of=then) == 3
     assert np.array_equal(store.column("h", "node"), np.vstack([rows + 1, rows[:1]]))

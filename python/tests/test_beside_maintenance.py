@@ -130,7 +130,7 @@ def test_a_writer_that_may_not_wait_is_told_at_once_and_by_the_command_line_too(
             with pytest.raises(SystemExit) as left:
                 main([command, str(path), "--busy-timeout", "0"])
             assert left.value.code == 2
-            assert "another process or handle writes" in capsys.readouterr().err
+            assert "another process or handle is writing" in capsys.readouterr().err
     for wrong in (-1.0, float("nan")):
         with pytest.raises(ValueError, match="busy_timeout"):
             ng.open(path, busy_timeout=wrong)
@@ -170,7 +170,10 @@ def test_old_files_that_cannot_be_removed_are_no_failure_but_a_warning(path, tmp
     stuck = tmp_path / "g.ng" / "stuck"
     stuck.write_bytes(b"")
     with ng.open(path, memory="64MB") as store:
-        with unremovable(stuck), pytest.warns(RuntimeWarning, match="old files are left"):
+        with (
+            unremovable(stuck),
+            pytest.warns(RuntimeWarning, match="old files could not be removed"),
+        ):
             report = store.compact()
         assert ".g.ng.partial" in report["leftover"]
         with store.write() as tx:

@@ -260,16 +260,16 @@ def test_what_onnxruntime_cannot_do_is_said(homo, tmp_path, monkeypatch):
     pytest.importorskip("onnxruntime")
     dfg, onnxruntime = network(), ["onnxruntime"]
     inputs = on_arrays()
-    with pytest.raises(ng.WrongInput, match="it takes no hops"):
+    with pytest.raises(ng.WrongInput, match="it does not support hops"):
         dfg.run(inputs, devices=onnxruntime, hops={"nodes": [10, 50]})
-    with pytest.raises(ng.UnsupportedArgument, match="has no kernels"):
+    with pytest.raises(ng.UnsupportedArgument, match="no table of kernels"):
         dfg.run(inputs, devices=onnxruntime, kernels={"Relu": np.abs})
     for call in (
         lambda: dfg.run(inputs, devices=["onnxruntime", "cpu"]),
         lambda: dfg.info(onnxruntime),
         lambda: ng.infer(homo, dfg, device="onnxruntime"),
     ):
-        with pytest.raises(ng.UnsupportedArgument, match="computes whole models"):
+        with pytest.raises(ng.UnsupportedArgument, match="runs whole models"):
             call()
     with pytest.raises(ng.UnsupportedArgument, match=r"no device 'tpu'; there are cpu, .*Devices"):
         dfg.run(inputs, devices=["tpu"])

@@ -80,7 +80,7 @@ def _flip(rows):
     [
         ("x", _zero, 40, "is all zeros"),
         ("x", _swap, 9, "equals that of node {40}"),
-        ("x", _flip, 40, "is no other row"),
+        ("x", _flip, 40, "equals no other row"),
         ("x", lambda rows: rows[:-1], None, "rows for"),
         ("w", lambda rows: rows + 1, 0, "node-to-node.w of edge"),
     ],
@@ -110,7 +110,7 @@ def test_a_wrong_row_is_named_with_batch_node_and_reading(
     assert ("each batch by itself" if reading == "on_demand" else "'scan', window") in message
     assert said.replace("{40}", str(nodes[40])) in message
     if name == "x" and place is not None:
-        assert f"node.x of node {nodes[place]} (number {place} of {len(nodes)})" in message
+        assert f"node.x of node {nodes[place]} (row {place} of {len(nodes)})" in message
 
 
 def test_commits_after_the_checkpoint_and_other_dtypes_are_checked_too(path, tmp_path):

@@ -163,18 +163,24 @@ def control_flow(proto):
 
 
 DAMAGES = {
-    cycle: ("InvalidModel", 'reads "out" before'),
-    external_path: ("InvalidModel", "which is not a plain file name; keep it beside the model"),
+    cycle: ("InvalidModel", 'uses "out" before'),
+    external_path: ("InvalidModel", "which is not a plain file name; the file must be in"),
     behind_the_end: ("InvalidModel", "ends at byte 100320 of file .*; copy the model file again"),
-    wrong_length: ("InvalidModel", "length 4, where its shape needs 320; export the model again"),
-    wrong_shape: ("InvalidModel", "MatMul: inner lengths that differ: 10 and 8"),
+    wrong_length: ("InvalidModel", "length 4 differs from the 320 bytes of its shape; export"),
+    wrong_shape: ("InvalidModel", "MatMul: the inner lengths differ: 10 and 8"),
     absurd_size: ("InvalidModel", r'tensor "lin.weight" has the shape .*; export the model again'),
-    missing_weight: ("InvalidModel", 'needs the value "lin.weight", which nothing defines; export'),
+    missing_weight: ("InvalidModel", 'uses the value "lin.weight", which is not defined; export'),
     missing_file: ("InvalidModel", 'cannot be read from file "other.safetensors": .*; copy the'),
-    unknown_operator: ("UnsupportedModel", "FancyRelu: the engine does not have it; export the mo"),
-    unknown_domain: ("UnsupportedModel", 'is of domain "com.example", which is neither standard'),
-    old_opset: ("UnsupportedModel", "imports opset 12 .*, and 18 to 22 are read; export the model"),
-    not_finite: ("InvalidModel", "has NaN at index 7, and weights must be finite; train the model"),
+    unknown_operator: ("UnsupportedModel", "FancyRelu: the engine does not support this operator"),
+    unknown_domain: (
+        "UnsupportedModel",
+        'belongs to domain "com.example", which is neither standard',
+    ),
+    old_opset: (
+        "UnsupportedModel",
+        "imports opset 12 .*; supported are 18 to 22; export the model",
+    ),
+    not_finite: ("InvalidModel", "has NaN at index 7; weights must be finite; train the model"),
     control_flow: ("UnsupportedModel", "control flow is not supported; export the model again"),
 }
 

@@ -192,7 +192,7 @@ def test_damage_is_named_and_a_file_cut_short_is_refused(path, tmp_path):
         with pytest.raises(ng.StoreDamaged, match=rf"{name}: batch \d+, at byte \d+"):
             _drain(_loader(store, reading=tmp_path))
         (tmp_path / name).write_bytes(whole[:-4096])
-        with pytest.raises(ng.StoreDamaged, match="not a whole compiled epoch"):
+        with pytest.raises(ng.StoreDamaged, match="not a complete compiled epoch"):
             _loader(store, reading=tmp_path)
 
 

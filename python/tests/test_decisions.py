@@ -10,10 +10,11 @@ from neargraph.datasets import plan_generated
 from neargraph.importers import ImportOptions, run_import
 from neargraph.loader.notes import decision_line
 
-SCAN = {"reading": ng.Reading("scan", window=61), "phases": 1, "device_s_per_batch": 0.0521}
-PHASES = {"reading": ng.Reading("scan", window=130), "phases": 2, "device_s_per_batch": 0.0312}
+SCAN = {"reading": "scan", "window": 61, "phases": 1, "device_s_per_batch": 0.0521}
+PHASES = {"reading": "scan", "window": 130, "phases": 2, "device_s_per_batch": 0.0312}
 DEALT = {
-    "reading": ng.Reading("distribute", window=250),
+    "reading": "distribute",
+    "window": 250,
     "phases": 2,
     "device_s_per_batch": 0.0048,
     "write_bytes_per_batch": 34e6,
@@ -45,8 +46,8 @@ def path(tmp_path_factory):
     [
         (
             {"chosen": SCAN, "others": [DEALT], "consumer_s": 0.2},
-            "reading by scan, window 61: 52 ms of disk a batch expected; distribution: 4.8 ms and "
-            "34 MB written; the consumer takes 200 ms",
+            "reading by scan, window 61: expected 52 ms of disk time per batch; distribution: "
+            "4.8 ms and 34 MB written; the consumer takes 200 ms",
         ),
         (
             {
@@ -60,10 +61,11 @@ def path(tmp_path_factory):
                 "write_directory": "/scratch",
                 "is_asked": False,
             },
-            "reading by scan in two phases, window 130: 31 ms of disk a batch expected, instead of "
-            "scan, window 61; measured before: 104 ms of reading and 20 ms of sampling a batch; "
-            "scan: 52 ms; the consumer is not known yet; an epoch writes at most 3.1 GB of "
-            'temporary files in /scratch, which temporary_writes="never" forbids',
+            "reading by scan in two phases, window 130, instead of scan, window 61: expected "
+            "31 ms of disk time per batch; measured before: 104 ms of reading and 20 ms of "
+            "sampling per batch; scan: 52 ms; the time of the consumer is not known yet; an epoch "
+            "writes at most 3.1 GB of temporary files in /scratch, which "
+            'temporary_writes="never" prevents',
         ),
         (
             {
@@ -72,8 +74,9 @@ def path(tmp_path_factory):
                 "write_directory": "/scratch",
                 "is_asked": True,
             },
-            "reading by distribution of 250 batches: 4.8 ms of disk a batch expected; the consumer "
-            "is not known yet; an epoch writes at most 10 MB of temporary files in /scratch",
+            "reading by distribution of 250 batches: expected 4.8 ms of disk time per batch; the "
+            "time of the consumer is not known yet; an epoch writes at most 10 MB of temporary "
+            "files in /scratch",
         ),
     ],
     ids=["first", "change", "asked"],

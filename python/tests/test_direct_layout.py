@@ -241,5 +241,5 @@ def test_info_and_verify_know_the_file_and_damage_is_named(tmp_path):
         batches(out, "direct")
     content[8] = 2
     path.write_bytes(content)
-    with pytest.raises(CompiledOutdated, match=r"graph\.direct is a direct layout of format 2"):
+    with pytest.raises(CompiledOutdated, match=r"is a direct layout of format version 2"):
         batches(out, "direct")

@@ -207,7 +207,7 @@ def test_graphs_of_a_store_of_many(tmp_path):
         close(engine.graphs(np.arange(20)), wanted)
         close(engine.graphs([19, 0, 19]), wanted[[19, 0, 19]])
         assert engine.graphs([]).shape == (0, 2)
-        with pytest.raises(ng.NodeOutOfRange, match="no graphs 20, 77; their ids are below 20"):
+        with pytest.raises(ng.NodeOutOfRange, match="ids of graphs: 20, 77; ids are below 20"):
             engine.graphs([20, 3, 77])
 
 
@@ -217,7 +217,7 @@ def test_ids_that_are_not_there_are_named_once(homo, models):
             engine.run(np.arange(300, 320))
         with pytest.raises(ng.NodeOutOfRange):
             engine.run([-1])
-        with pytest.raises(ng.UnsupportedArgument, match="so it is not a model of graphs"):
+        with pytest.raises(ng.UnsupportedArgument, match="is not a model of graphs"):
             engine.graphs([0])
 
 
@@ -228,7 +228,7 @@ def test_a_model_of_another_store_is_refused_by_what_differs(hetero, models, tmp
     other.nodes["node"].tensors["x"] = np.zeros((300, 7), np.float32)
     with (
         ng.open(other.write(tmp_path / "wide.ng"), memory="64MB") as wide,
-        pytest.raises(ng.InvalidModel, match=r"\[7\] here, and the model takes \[6\]"),
+        pytest.raises(ng.InvalidModel, match=r"\[7\] in the store, and the model expects \[6\]"),
     ):
         ng.Engine(wide, models["sage"][1])
     del other.nodes["node"].tensors["x"]
@@ -246,7 +246,7 @@ def test_a_model_of_another_store_is_refused_by_what_differs(hetero, models, tmp
         ({"devices": []}, "no device is named"),
         ({"prepare": "some"}, "prepare is 'some'"),
         ({"threads": 0}, "threads is 0"),
-        ({"threads": 1025}, "threads is 1025; it has to be in 1 ... 1,024"),
+        ({"threads": 1025}, "threads=1025 is not valid: expected a number from 1 to 1,024"),
         ({"batch_nodes": 0}, "batch_nodes is 0"),
         ({"output": "other"}, 'no output "other"; it has out'),
     ],
@@ -328,7 +328,7 @@ def test_a_closed_engine_says_so(homo, models):
         ([[1, 2]], 0, ng.UnsupportedArgument, r"shape \[n\], got \[1, 2\]"),
         ([-1], 0, ng.NodeOutOfRange, "-1 is negative"),
         (np.array([2**63], np.uint64), 0, ng.NodeOutOfRange, "beyond 2"),
-        ([2**70], 0, ng.NodeOutOfRange, "does not fit 64 bits"),
+        ([2**70], 0, ng.NodeOutOfRange, "does not fit in 64 bits"),
         ([1], -1, ValueError, "seed must be in"),
         ([1], 2**64, ValueError, "seed must be in"),
         ([1], 0.5, TypeError, "integer"),

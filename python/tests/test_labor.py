@@ -65,9 +65,9 @@ def test_a_batch_has_fewer_nodes_than_a_uniform_one(homo):
 
 def test_what_makes_no_sense_is_refused(homo):
     for options, error in [
-        ({"method": "ladies"}, "use 'uniform', 'labor' or 'weighted'"),
-        ({"method": "labor", "replace": True}, "is for method='uniform' or 'weighted'"),
-        ({"dependent_batches": 4}, "is for method='labor'"),
+        ({"method": "ladies"}, "expected 'uniform', 'labor' or 'weighted'"),
+        ({"method": "labor", "replace": True}, "use method='uniform' or 'weighted'"),
+        ({"dependent_batches": 4}, "use method='labor'"),
     ]:
         with pytest.raises(ng.UnsupportedArgument, match=error):
             ng.NumpySampler(homo, [3], **options)

@@ -48,7 +48,7 @@ PASSES = {
     "GraphSAGE": (2, [{"addmm.narrowed": 8}, {"addmm_1.narrowed": 4, "mm_1": 4}, {"out": 4}]),
 }
 REFUSED = {
-    "HGT": "puts rows of several sets into one",
+    "HGT": "it concatenates rows of different sets",
     "LayerNorm graph": "reduces over all nodes",
     "GraphNorm": "reduces over all nodes",
     "pool mean": 'input "batch"',
@@ -285,7 +285,7 @@ def test_results_become_a_tensor_of_the_store_with_the_bytes_of_the_file(gat, re
         assert rows[:NODES].tobytes() == wanted.tobytes()
         assert len(rows) == NODES + 1
         assert not rows[NODES].any()
-        with pytest.raises(UnsupportedArgument, match="an empty one"):
+        with pytest.raises(UnsupportedArgument, match="name of the tensor is empty"):
             ng.infer(opened, path, "", progress=lambda *_: pytest.fail("it has begun"))
         with pytest.raises(UnsupportedArgument, match="'later' already"):
             ng.infer(opened, path, "later", progress=lambda *_: pytest.fail("it has begun"))
@@ -295,7 +295,7 @@ def test_results_become_a_tensor_of_the_store_with_the_bytes_of_the_file(gat, re
         with ng.open(store, memory="128MB", busy_timeout=0) as other:
             with pytest.raises(StoreBusy) as kept:
                 ng.infer(other, path, "third")
-            assert "another process or handle writes" in str(kept.value)
+            assert "another process or handle is writing" in str(kept.value)
             opened.close()
             again = ng.infer(other, path, "third")
         assert again.begun[0] == "resumed"
@@ -341,7 +341,7 @@ def test_what_is_left_of_another_model_or_snapshot_is_never_used(gat, exported, 
         inference.run(folder=work, progress=stop_after(30))
     with small(store, path) as inference:
         result = inference.run(folder=work)
-        assert result.begun == ("anew", "it was of another snapshot, model or device")
+        assert result.begun == ("anew", "the folder belongs to another snapshot, model or device")
         close(result.arrays, {"out": wanted})
     copied = shutil.copytree(store, tmp_path / "copy.ng")
     with small(copied, path) as inference, pytest.raises(KeyboardInterrupt):

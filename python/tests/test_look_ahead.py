@@ -170,9 +170,9 @@ def test_memory_that_is_too_small_to_look_ahead_is_named_or_done_without(path):
         expected = [b.nodes().copy() for b in ng.NumpySampler(large, [5]).batches("train", 512)]
     with ng.open(path, memory="24MB") as store:
         sampler = ng.NumpySampler(store, [5])
-        with pytest.raises(ng.exceptions.BudgetTooSmall, match="look ahead"):
+        with pytest.raises(ng.exceptions.BudgetTooSmall, match="look-ahead"):
             next(sampler.batches("train", 512, reading="scan"))
-        with pytest.warns(UserWarning, match=r"one by one.*raise memory= to at least \d") as heard:
+        with pytest.warns(UserWarning, match=r"by batch.*raise memory= to at least \d") as heard:
             found = [batch.nodes().copy() for batch in sampler.batches("train", 512)]
         assert len(heard) == 1
         assert all(map(np.array_equal, found, expected))

@@ -158,7 +158,7 @@ def test_rows_given_as_floats_are_rounded_as_the_import_did(tmp_path, x_dtype):
             tx.update_features(None, [4, 9], "x", expected[[10, 11]] * 0.5)
             tx.update_features(None, 3, "x", before[8].tolist())
             new = tx.add_node(features={"x": expected[12].astype(np.float64)}, label=1)
-            with pytest.raises(UnsupportedArgument, match=r"row 1, column 0 is .*clip it"):
+            with pytest.raises(UnsupportedArgument, match=r"row 1, column 0 is .*clip the value"):
                 tx.update_features(None, [1, 2], "x", np.stack([expected[0], expected[0] + 3.4e38]))
             with pytest.raises(UnsupportedArgument):
                 tx.add_node(features={"x": expected[0] - 3.4e38})

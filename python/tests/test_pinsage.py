@@ -190,7 +190,7 @@ def test_percentages_that_hold_nothing_out_are_refused(percent):
         ({"attrs": {"user": ["x"], "item": ["x"]}}, "'x', a tensor of 'user'"),
         ({"sampler": [1]}, "input_nodes="),
         ({"restart": -0.1}, "restart"),
-        ({"path": [BUYS]}, "a walk stands"),
+        ({"path": [BUYS]}, "a walk cannot continue"),
         ({"path": [SOLD, BUYS]}, "user"),
         ({"path": ["likes"]}, "likes"),
         ({"input_id": [1]}, "input_id"),

@@ -217,7 +217,7 @@ def test_the_budget_holds_around_links(homo_path):
     ("given", "named"),
     [
         ({"input_nodes": [1]}, "input_nodes or links"),
-        ({"links": None, "edge_label": [1]}, "edge_label is for links"),
+        ({"links": None, "edge_label": [1]}, "edge_label= has no effect without edge_label_index="),
         ({"edge_label": [1, 2]}, "edge_label"),
         ({"edge_label": [1] * 1500, "neg_sampling": "triplet"}, "edge_label"),
         ({"links": [[1, 2], [3]]}, "edge_label_index"),

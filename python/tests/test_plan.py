@@ -135,5 +135,5 @@ def test_a_plan_stays_as_it_was_made_and_says_what_is_wrong(exported):
     rows = wrong.create_in("x", "f32", ["nodes", 2])
     wrong.create_out("y", wrong.create_op("MatMul", [rows, rows]))
     wrong.create_out("z", wrong.create_op("Not", [rows]))
-    with pytest.raises(InvalidModel, match="Not: wanted bool, found f32"):
+    with pytest.raises(InvalidModel, match="Not: expected bool, found f32"):
         wrong.plan()

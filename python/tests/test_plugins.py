@@ -65,11 +65,11 @@ def test_a_plug_in_that_is_not_allowed_or_bad_is_refused(example: Path, tmp_path
     devices = ng.Devices()
     with pytest.raises(ng.PluginRefused, match="not in the allow-list"):
         devices.load_plugin(example, "0" * 64)
-    with pytest.raises(ng.UnsupportedArgument, match="is not a SHA-256"):
+    with pytest.raises(ng.UnsupportedArgument, match="is not a valid SHA-256"):
         devices.load_plugin(example, ["abc"])
     for attack, words in {
         "crash": "SIGSEGV",
-        "write_behind_output": "it reads or writes behind output 0",
+        "write_behind_output": "it reads or writes past the end of output 0",
         "loop_in_run": "it did not end within 2 s",
         "wrong_values": "output 0 is wrong",
     }.items():
@@ -77,7 +77,7 @@ def test_a_plug_in_that_is_not_allowed_or_bad_is_refused(example: Path, tmp_path
         with pytest.raises(ng.PluginRefused, match=words):
             devices.load_plugin(bad, plugins.sha256(bad), seconds=2 if "loop" in attack else 30)
     example.chmod(0o777)
-    with pytest.raises(ng.PluginRefused, match="may be written by everybody"):
+    with pytest.raises(ng.PluginRefused, match="is writable by everybody"):
         plugins.sha256(example)
     with pytest.raises(OSError, match="cannot be read"):
         plugins.sha256(tmp_path / "missing.so")
@@ -101,14 +101,14 @@ def test_bundles_replace_each_other_and_a_broken_one_changes_nothing(example: Pa
     )
     assert (devices.bundle, devices.accelerator["lanes"]) == ("mine", 64)
     for wrong, words in [
-        ({"priorities": {"nobody": 1}}, "there is no device 'nobody'|no device \"nobody\""),
+        ({"priorities": {"nobody": 1}}, "device .nobody."),
         ({"accelerator": {**devices.accelerator, "rows": 0}}, "accelerator.rows"),
-        ({"accelerator": {"rows": 1}}, "the accelerator is not valid"),
+        ({"accelerator": {"rows": 1}}, "the configuration of the accelerator is not valid"),
         ({"plugins": [example], "allow": "1" * 64}, "not in the allow-list"),
     ]:
         with pytest.raises(ng.NeargraphError, match=words):
             devices.program("worse", base="hetero", **wrong)
-    with pytest.raises(ng.UnsupportedArgument, match='no bundle "fpga"'):
+    with pytest.raises(ng.UnsupportedArgument, match='unknown bundle "fpga"'):
         devices.program("fpga")
     assert devices.bundle == "mine"
     assert devices.priorities["c-example"] == 400

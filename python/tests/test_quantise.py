@@ -186,7 +186,7 @@ def test_a_model_without_linear_layers_is_refused(tmp_path):
     data = inputs(graph())
     example = tuple(map(torch.as_tensor, data.values()))
     ng.export(SimpleConv(aggr="sum").eval(), example, tmp_path / "sum")
-    with pytest.raises(UnsupportedModel, match="no weight can be made smaller"):
+    with pytest.raises(UnsupportedModel, match="no weight can be quantised"):
         ng.quantise(tmp_path / "sum", tmp_path / "narrow")
 
 

@@ -131,10 +131,10 @@ def test_pairs_make_the_same_table_as_lists():
     [
         ({"metrics": ["recall"]}, "not a metric of rankings"),
         ({"metrics": ["recall@0"]}, "not a metric of rankings"),
-        ({"items": torch.eye(3)}, "rows of one length"),
+        ({"items": torch.eye(3)}, "rows of equal length"),
         ({"wanted": RankingTable.of([[0]])}, "wanted has 1 users"),
-        ({"wanted": RankingTable.of([[2], []])}, "wanted holds item 2"),
-        ({"wanted": RankingTable.of([[], []])}, "nothing to rank"),
+        ({"wanted": RankingTable.of([[2], []])}, "wanted has item 2"),
+        ({"wanted": RankingTable.of([[], []])}, "wanted has no items"),
         ({"memory": 64}, "at least"),
         ({"users": torch.tensor([[float("nan"), 0.0], [0.0, 0.0]])}, "NaN"),
     ],

@@ -114,7 +114,7 @@ def test_graphs_by_place_are_told_from_shuffle(homo):
     "name", ["ClusterGCNLoader", "RandomNodeLoader", "GraphSAINTNodeSampler", "LinkNeighborLoader"]
 )
 def test_compiled_epochs_are_refused_by_name_where_there_are_none(homo, name):
-    with pytest.raises(ng.UnsupportedArgument, match=r"reading='compiled': .*NeighborLoader alone"):
+    with pytest.raises(ng.UnsupportedArgument, match=r"reading='compiled' is not .*NeighborLoader"):
         getattr(ng, name)(homo, [2] if "Link" in name else 4, reading="compiled")
 
 

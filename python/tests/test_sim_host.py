@@ -40,10 +40,10 @@ def test_a_host_takes_what_its_reads_take_at_the_rate_of_its_disk(trace):
     [
         ({"cores": 0}, "cores is 0; use"),
         ({"depths": [2, 64]}, "ascend"),
-        ({"reads_per_s": [1.0]}, "2 depths and 1 rates"),
+        ({"reads_per_s": [1.0]}, "2 depths but 1 rates"),
         ({"cpu_ns_per_read": -1.0}, "-1 ns"),
         ({"depth": -3}, "depth is -3; use a whole number"),
-        ({"depth": 1 << 20}, "depth is 1048576, not 1 to 65536"),
+        ({"depth": 1 << 20}, "depth is 1048576, expected 1 to 65536"),
         ({"cache_pages": 1.5}, "cache_pages is 1.5; use a whole number"),
         ({"bytes_per_s": float("nan")}, "has nan where a number belongs"),
         ({"reads_per_s": [1.0, "many"]}, "has 'many' where a number belongs"),
@@ -135,10 +135,10 @@ def test_workers_share_a_device_and_fewer_targets_a_command_cost_more():
     assert fine[1] == pytest.approx(8 * 10e-6)
     assert fine[2] == pytest.approx(10e-6)
     for how, message in (
-        ({"targets_per_command": 2}, "CC with 2 targets a command: only SmartSAGE-coalesced"),
+        ({"targets_per_command": 2}, "CC does not support 2 targets per command; only SmartSAGE"),
         ({"workers": 65}, "workers is 65; use a whole number from 1 to 64"),
-        ({"workers": 2, "grouped": 3}, "2 workers and 3 batches that are one"),
-        ({"workers": 2, "cache_pages": 9}, "2 workers and a cache of 9 pages"),
+        ({"workers": 2, "grouped": 3}, "2 workers cannot be combined with 3 grouped batches"),
+        ({"workers": 2, "cache_pages": 9}, "2 workers cannot be combined with a cache of 9 pages"),
     ):
         with pytest.raises(UnsupportedArgument, match=message):
             ng.sim.simulate(dataset="ppi", platforms=["CC"], **how)

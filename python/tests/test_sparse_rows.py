@@ -165,11 +165,11 @@ def test_batches_give_sparse_rows_where_that_is_asked_for(tmp_path):
         batch = sampler.sample([1, 2])
         assert np.array_equal(batch.features("x").to_dense(), matrix.toarray()[batch.nodes()])
         assert batch.nbytes < len(batch.nodes()) * WIDTH * 4
-        with pytest.raises(UnsupportedArgument, match="use 'dense' or 'sparse'"):
+        with pytest.raises(UnsupportedArgument, match="expected 'dense' or 'sparse'"):
             ng.NumpySampler(store, [4], x_format="csr")
         with pytest.raises(UnsupportedArgument, match="leave x_dtype out"):
             ng.NeighborLoader(store, [4], x_format="sparse", x_dtype=torch.float16)
-        with pytest.raises(UnsupportedArgument, match="cannot be read sparse"):
+        with pytest.raises(UnsupportedArgument, match="cannot be read as sparse rows"):
             store.snapshot().features(None, [1], "y", format="sparse")
     import_graph(tmp_path / "g.npz", tmp_path / "d.ng", dense=True)
     with (

@@ -126,7 +126,7 @@ def test_a_store_that_lacks_what_is_drawn_by_is_refused_with_all_that_it_lacks(t
 def test_coefficients_of_the_paper_need_counts(hubs):
     with pytest.raises(UnsupportedArgument, match="sample_coverage=0 counts none"):
         ng.GraphSAINTNodeSampler(hubs, 10, norms="paper")
-    with pytest.raises(ValueError, match="norms is 'pygs'; use pyg or paper"):
+    with pytest.raises(ValueError, match="norms='pygs' is not valid: expected 'pyg' or 'paper'"):
         ng.GraphSAINTNodeSampler(hubs, 10, sample_coverage=1, norms="pygs")
 
 

@@ -394,7 +394,7 @@ def test_a_number_that_is_not_valid_is_refused_by_name(settings, message):
     ("settings", "message"),
     [
         ({"task": "link"}, "an edge type must be named"),
-        ({"task": "link", "target": "user,sells,item"}, "names no edge type"),
+        ({"task": "link", "target": "user,sells,item"}, "no edge type"),
         ({"target": "shop"}, "no node type 'shop'"),
     ],
 )

@@ -140,7 +140,7 @@ def test_workers_open_a_checkpoint_that_the_loader_writes_for_them(store, contex
         tx.add_edge(KNOWS, 4, 5, weight=1)
     assert [b[KNOWS].edge_index.tolist() for b in loader] == expected
     store.checkpoint()
-    with pytest.raises(ng.SnapshotGone, match="take a new"):
+    with pytest.raises(ng.SnapshotGone, match="create a new"):
         list(loader)
-    with pytest.raises(ng.SnapshotGone, match="take a new"):
+    with pytest.raises(ng.SnapshotGone, match="create a new"):
         ng.NeighborLoader(old, **settings, **workers)

@@ -81,9 +81,9 @@ def kill_a_writer_after_three_commits(path):
         "store = ng.open(sys.argv[1], memory='32MB')\n"
         "for _ in range(3):\n"
         "    with store.write() as tx:\n"
-        "        batch.add_node('author')\n"
-        "batch = store.write().__enter__()\n"
-        "batch.add_node('author')\n"
+        "        tx.add_node('author')\n"
+        "tx = store.write().__enter__()\n"
+        "tx.add_node('author')\n"
         "os.kill(os.getpid(), 9)\n"
     )
     assert subprocess.run([sys.executable, "-c", script, path]).returncode == -9
@@ -210,7 +210,7 @@ def test_edges_that_are_not_there_are_an_error_and_the_batch_goes_on(store):
                 tx.add_edge(CITES, bad, 0)
             with pytest.raises(ng.NodeNotFound):
                 tx.delete_node("paper", bad)
-        with pytest.raises(ng.UnsupportedArgument, match="never given out"):
+        with pytest.raises(ng.UnsupportedArgument, match="edge id 7 is out of range"):
             tx.update_edge_features(CITES, 7, "edge_attr", [0, 0])
     assert store.num_edges == 0
     assert store.lsn == 1
@@ -251,17 +251,17 @@ def test_rows_of_another_shape_or_dtype_are_refused_before_anything_is_done(stor
             tx.add_node("paper", {"z": 1})
         with pytest.raises(ng.NameNotFound, match="must be named"):
             tx.add_node()
-        with pytest.raises(ng.UnsupportedArgument, match="keeps times"):
+        with pytest.raises(ng.UnsupportedArgument, match="has times"):
             tx.add_edge(WRITES, 0, 0)
-        with pytest.raises(ng.UnsupportedArgument, match="keeps no weights"):
+        with pytest.raises(ng.UnsupportedArgument, match="has no weights"):
             tx.add_edge(CITES, 0, 0, weight=1.0)
-        with pytest.raises(ng.RowWidth, match="3 sources and 2 destinations"):
+        with pytest.raises(ng.RowWidth, match="destinations has 2 ids: expected 3"):
             tx.add_edges(CITES, [0, 1, 2], [0, 1])
-        with pytest.raises(ng.RowWidth, match="as many weights"):
+        with pytest.raises(ng.RowWidth, match="weights= has 1 values: expected 2"):
             tx.add_edges(KNOWS, [0, 1], [0, 1], weights=[1])
         with pytest.raises(ng.UnsupportedArgument, match="count="):
             tx.add_nodes("paper")
-        with pytest.raises(ng.UnsupportedArgument, match="at least 0, got -1"):
+        with pytest.raises(ng.UnsupportedArgument, match="count=-1 is not valid"):
             tx.add_nodes("paper", count=-1)
     check(make_model(), store.snapshot())
 
@@ -292,7 +292,7 @@ def test_a_call_that_is_interrupted_half_way_spoils_its_batch(store, monkeypatch
     monkeypatch.setattr(ng.Transaction, "_core", property(lambda _: Interrupted(core)))
     with pytest.raises(KeyboardInterrupt):
         batch.add_node("paper", {"x": [1, 2, 3]})
-    with pytest.raises(ng.TransactionEnded, match="half way"):
+    with pytest.raises(ng.TransactionEnded, match="halfway"):
         batch.__exit__(None)
     check(make_model(), store.snapshot())
 
@@ -305,7 +305,7 @@ def test_a_batch_ends_with_its_block(store):
         batch.add_node("author")
     with pytest.raises(ng.TransactionEnded, match="ended"):
         batch.add_node("author")
-    with pytest.raises(ng.TransactionEnded, match="one with block"), batch:
+    with pytest.raises(ng.TransactionEnded, match="already used"), batch:
         pass
     with pytest.raises(ng.StoreBusy, match="this thread"), store.write(), store.write():
         pass
@@ -360,7 +360,11 @@ def test_a_forked_child_cannot_use_the_batch_of_its_parent(store):
         os.waitpid(child, 0)
         tx.add_node("author")
     said = os.read(reader, 4096).decode().split("\n")
-    assert ["forked" in said[0], "another process" in said[2], said[3]] == [True, True, "18"]
+    assert ["parent process" in said[0], "another process" in said[2], said[3]] == [
+        True,
+        True,
+        "18",
+    ]
     assert store.num_nodes == 20
 
 
@@ -371,7 +375,7 @@ def test_a_pickled_snapshot_is_written_down_first_and_too_old_ones_are_refused(s
     new = store.snapshot()
     twin = pickle.loads(pickle.dumps(new))
     assert (store.checkpoint_id, twin.num_nodes, twin.fingerprint) == (2, 19, new.fingerprint)
-    with pytest.raises(ng.SnapshotGone, match="take a new"):
+    with pytest.raises(ng.SnapshotGone, match="create a new"):
         pickle.dumps(old)
     assert old.num_nodes == 18
 

@@ -73,7 +73,8 @@ methods! {
         ListAnalysesRequest -> ListAnalysesResponse, |_| true;
     /// Applies changes in order as one commit. Tried again only with a key.
     apply_transaction "GraphStoreService" "ApplyTransaction"
-        ApplyTransactionRequest -> ApplyTransactionResponse, |message| !message.idempotency_key.is_empty();
+        ApplyTransactionRequest -> ApplyTransactionResponse,
+        |message| !message.idempotency_key.is_empty();
     /// Adds a node. Tried again only with a key.
     add_vertex "GraphStoreService" "AddVertex"
         AddVertexRequest -> AddVertexResponse, |message| !message.idempotency_key.is_empty();

@@ -44,7 +44,7 @@ impl Collected {
         pairs: impl Iterator<Item = (usize, usize)>,
     ) -> Result<(), EngineError> {
         let (first, row) = result.dims.split_first().ok_or_else(|| EngineError::Output {
-            problem: "the model gives one number, and not a row for each thing".to_owned(),
+            problem: "the model returns a single number, expected one row per target".to_owned(),
         })?;
         let width: usize = row.iter().product();
         if self.elements.is_none() {
@@ -52,13 +52,15 @@ impl Collected {
             self.elements = Some(zeros(result.data, self.rows * width));
         }
         let Some(elements) = self.elements.as_mut().filter(|_| self.dims[1..] == *row) else {
-            let problem = "the model gives rows of different lengths for parts of a request";
+            let problem = "the model returns rows of different lengths for parts of one request";
             return Err(EngineError::Output { problem: problem.to_owned() });
         };
         for (from, to) in pairs {
             if from >= *first {
                 return Err(EngineError::Output {
-                    problem: format!("the model gives {first} rows, and row {from} is wanted"),
+                    problem: format!(
+                        "the model returns {first} rows, but row {from} was requested"
+                    ),
                 });
             }
             copy_row(result.data, from, elements, to, width);

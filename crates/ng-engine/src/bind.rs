@@ -243,8 +243,7 @@ impl Finder<'_> {
             ("batch", Some(id)) => match self.catalog.find_tensor(Owner::Node(id), GRAPH_ID) {
                 Some(_) => expect(Given::GraphOf(id), wanted, Dtype::I64),
                 None => Err(format!(
-                    "the store does not say which nodes make a graph: it has no node tensor \
-                     {GRAPH_ID:?}"
+                    "the store has no node tensor {GRAPH_ID:?}, which assigns nodes to graphs"
                 )),
             },
             ("size" | "num_graphs", _) if self.asks_for_graphs => {
@@ -277,7 +276,7 @@ impl Finder<'_> {
     }
 
     fn rows(&self, tensor: TensorRef, wanted: Option<&TensorType>) -> Result<Given, String> {
-        let meta = self.catalog.tensor(tensor).ok_or("the store lost a tensor")?;
+        let meta = self.catalog.tensor(tensor).ok_or("the tensor does not exist in the store")?;
         let shape: Vec<usize> = meta.shape.iter().map(|len| *len as usize).collect();
         let dtype = dtype_for(meta, wanted)?;
         if let Some(wanted) = wanted {
@@ -288,7 +287,7 @@ impl Finder<'_> {
                     dims.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
                 };
                 return Err(format!(
-                    "rows of tensor {:?} have the shape [{}] here, and the model takes [{}]",
+                    "rows of tensor {:?} have shape [{}] in the store, and the model expects [{}]",
                     meta.name,
                     show(&found),
                     show(own)
@@ -298,7 +297,10 @@ impl Finder<'_> {
         if let Owner::Edge(id) = tensor.owner
             && !self.catalog.edge_types[usize::from(id.0)].has_edge_ids
         {
-            return Err(format!("tensor {:?} cannot be read: edges have no ids here", meta.name));
+            return Err(format!(
+                "tensor {:?} cannot be read: its edges have no ids in the store",
+                meta.name
+            ));
         }
         let decoder = self.snapshot.decoder(tensor, dtype).map_err(|error| error.to_string())?;
         Ok(Given::Rows(RowsOf { tensor, decoder, shape }))
@@ -324,7 +326,7 @@ impl Finder<'_> {
             there.extend(meta.has_weight.then(|| format!("edge_weight{of}")));
             there.extend(meta.has_time.then(|| format!("edge_time{of}")));
         }
-        format!("the store has no {argument:?}{of_type}; it has {}", there.join(", "))
+        format!("there is no {argument:?}{of_type} in the store; it has {}", there.join(", "))
     }
 }
 
@@ -340,7 +342,7 @@ fn dtype_for(meta: &TensorMeta, wanted: Option<&TensorType>) -> Result<Dtype, St
     let has = wanted.map_or(computed, |wanted| wanted.dtype);
     if has != computed || read == Dtype::F64 {
         return Err(format!(
-            "tensor {:?} is of {} here, and the model takes {}",
+            "tensor {:?} is {} in the store, and the model expects {}",
             meta.name,
             read.name(),
             has.name()
@@ -360,7 +362,7 @@ fn fits(wanted: &[Dim], found: &[Dim]) -> bool {
 fn expect(given: Given, wanted: Option<&TensorType>, dtype: Dtype) -> Result<Given, String> {
     match wanted {
         Some(wanted) if wanted.dtype != dtype => Err(format!(
-            "it is of {} here, and the model takes {}",
+            "it is {} in the store, and the model expects {}",
             dtype.name(),
             wanted.dtype.name()
         )),

@@ -227,7 +227,8 @@ impl Engine {
     ) -> Result<Answer, EngineError> {
         let (place, counts) = self.output(|counts| matches!(counts, Counts::Nodes(_)))?;
         if self.server.binding.has(|given| matches!(given, Given::Pairs | Given::NumGraphs)) {
-            let problem = "the model takes pairs or graphs; ask it for scores or for graphs";
+            let problem =
+                "the model takes pairs or graphs; request scores or graphs instead of nodes";
             return Err(EngineError::Question { problem: problem.to_owned() });
         }
         let node_type = match counts {
@@ -325,7 +326,7 @@ fn choose(
         ([at], _) => Ok((*at, all[*at].1)),
         ([], 1) => Ok((0, all[0].1)),
         _ => Err(EngineError::Output {
-            problem: format!("the model has several outputs; name one of {}", names()),
+            problem: format!("the model has several outputs; choose one of {}", names()),
         }),
     }
 }
@@ -353,7 +354,10 @@ fn asked_type(
 pub(crate) fn of<'a>(outputs: &'a Outputs<'_>, place: usize) -> Result<View<'a>, EngineError> {
     let found = (place < outputs.len()).then(|| outputs.output(place));
     found.ok_or_else(|| EngineError::Output {
-        problem: format!("the model gave {} outputs, and number {place} is wanted", outputs.len()),
+        problem: format!(
+            "the model returned {} outputs, but output {place} was requested",
+            outputs.len()
+        ),
     })
 }
 
@@ -378,7 +382,7 @@ pub(crate) fn check_ids(
 ) -> Result<(), EngineError> {
     let meta = pinned.snapshot.catalog().node_types.get(usize::from(node_type.0));
     let name = meta.map_or("", |meta| meta.name.as_str());
-    check_below(&format!("nodes of {name:?}"), ids, pinned.num_nodes(node_type))
+    check_below(&format!("node type {name:?}"), ids, pinned.num_nodes(node_type))
 }
 
 pub(crate) fn check_below(what: &str, ids: &[u64], bound: u64) -> Result<(), EngineError> {

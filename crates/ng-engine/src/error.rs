@@ -18,13 +18,13 @@ pub enum EngineError {
         problem: String,
     },
     /// The model was exported from a store with other types.
-    #[error("the model was exported from a store with another schema: {difference}")]
+    #[error("the schema of the model differs from that of the store: {difference}")]
     Schema {
         /// What differs.
         difference: String,
     },
     /// What the file says of the model cannot be read.
-    #[error("the model's {entry}: {problem}")]
+    #[error("model entry {entry:?}: {problem}")]
     Metadata {
         /// Which entry.
         entry: String,
@@ -44,7 +44,7 @@ pub enum EngineError {
         problem: String,
     },
     /// Ids that were asked for are not in the store.
-    #[error("there are no {what} {ids}; their ids are below {bound}")]
+    #[error("unknown ids of {what}: {ids}; ids are below {bound}")]
     Unknown {
         /// Of what.
         what: String,
@@ -55,7 +55,8 @@ pub enum EngineError {
     },
     /// What shall be in memory does not fit there.
     #[error(
-        "all lists and rows that the model takes need {}, and {} of the memory budget are left",
+        "the lists and rows that the model reads need {}, but only {} of the memory budget are \
+         free",
         format_bytes(*wanted_bytes), format_bytes(*free_bytes)
     )]
     TooLarge {
@@ -79,7 +80,7 @@ pub enum EngineError {
     #[error(transparent)]
     Run(#[from] RunError),
     /// The caller stopped the request.
-    #[error("stopped before the answer was complete")]
+    #[error("stopped before the request was complete")]
     Stopped,
     /// The system starts no more threads.
     #[error("cannot start a thread: {source}")]

@@ -25,19 +25,19 @@ impl Engine {
         for step in server.served.plan().explain().steps {
             let nodes: Vec<String> =
                 step.nodes.iter().map(|(name, op)| format!("{name} ({op})")).collect();
-            let device = step.device.as_deref().unwrap_or("no device, as nothing moves");
+            let device = step.device.as_deref().unwrap_or("no device (no data is moved)");
             let (shapes, nodes) = (step.shapes.join(", "), nodes.join(", "));
             let _ = writeln!(out, "  {} on {device}: {shapes} from {nodes}", step.op);
         }
         let lists = match (pinned.has_lists(false), pinned.has_lists(true)) {
             (true, _) => "in memory",
-            (false, true) => "in memory for single nodes, but for those that have changed",
+            (false, true) => "in memory for single nodes, except for changed nodes",
             (false, false) => "read from the store",
         };
         let _ = writeln!(out, "neighbour lists: {lists}");
         let _ = writeln!(out, "ready: {:.0} %", pinned.progress.ready() * 100.0);
         if let Some(failure) = pinned.progress.failure() {
-            let _ = writeln!(out, "not all was prepared: {failure}");
+            let _ = writeln!(out, "preparation is incomplete: {failure}");
         }
         out
     }
@@ -65,10 +65,10 @@ fn described(given: &Given, catalog: &Catalog) -> String {
         Given::Times(id) => format!("times of {}", edge(id)),
         Given::EdgeIds(id) => format!("ids of {}", edge(id)),
         Given::NodeIds(id) => format!("ids of {}", node(id)),
-        Given::InDegrees(_, id) => format!("in-degrees under {} in the whole graph", edge(id)),
-        Given::NumSeeds => "how many nodes are asked for".to_owned(),
-        Given::Pairs => "the pairs that are asked for".to_owned(),
-        Given::GraphOf(id) => format!("the graph of each of {}", node(id)),
-        Given::NumGraphs => "how many graphs are asked for".to_owned(),
+        Given::InDegrees(_, id) => format!("in-degrees of {} in the whole graph", edge(id)),
+        Given::NumSeeds => "number of requested nodes".to_owned(),
+        Given::Pairs => "requested pairs".to_owned(),
+        Given::GraphOf(id) => format!("graph of each node of {}", node(id)),
+        Given::NumGraphs => "number of requested graphs".to_owned(),
     }
 }

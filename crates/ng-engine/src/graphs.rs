@@ -19,7 +19,7 @@ impl GraphsOf {
     pub fn read(snapshot: &Snapshot, node_type: NodeTypeId) -> Result<Self, EngineError> {
         let wrong = |problem: String| EngineError::Input { input: "batch".to_owned(), problem };
         let owner = Owner::Node(node_type);
-        let missing = || wrong(format!("the store has no node tensor {GRAPH_ID:?}"));
+        let missing = || wrong(format!("node tensor {GRAPH_ID:?} does not exist in the store"));
         let tensor = snapshot.catalog().find_tensor(owner, GRAPH_ID).ok_or_else(missing)?;
         let meta = snapshot.catalog().tensor(tensor).ok_or_else(missing)?;
         let has_order = snapshot
@@ -29,7 +29,8 @@ impl GraphsOf {
             .is_some_and(ng_store::NodeTypeMeta::has_order);
         if meta.dtype != Dtype::I64 || !meta.shape.is_empty() || has_order {
             return Err(wrong(format!(
-                "{GRAPH_ID:?} has to be one i64 a node, with nodes in the order of their ids"
+                "tensor {GRAPH_ID:?} must have one i64 per node, and its rows must be in the \
+                 order of node ids"
             )));
         }
         let held = snapshot.reserve_batch(meta.num_rows.saturating_mul(8))?;
@@ -48,8 +49,8 @@ impl GraphsOf {
         })?;
         if let Some((node, graph)) = bad {
             return Err(wrong(format!(
-                "node {node} is of graph {graph}; graphs have to be numbered from 0 in the order \
-                 of their nodes"
+                "node {node} belongs to graph {graph}; graphs must be numbered from 0 in the \
+                 order of their nodes"
             )));
         }
         starts.push(meta.num_rows);

@@ -145,8 +145,8 @@ impl Engine {
                 Ok([meta.source, meta.destination])
             }
             _ => Err(EngineError::Question {
-                problem: "pairs can be scored between nodes of one type or of two, and this store \
-                          has more types"
+                problem: "pairs can be scored in stores with one or two node types, and this \
+                          store has more"
                     .to_owned(),
             }),
         }
@@ -179,7 +179,8 @@ fn copied(of: View<'_>) -> Result<Constant, EngineError> {
         Data::I8(all) => Elements::I8(all.to_vec()),
         Data::Rows(_) => Elements::F32(Vec::new()),
     };
-    let wrong = || EngineError::Output { problem: "the model gave part of an output".to_owned() };
+    let wrong =
+        || EngineError::Output { problem: "the model returned an incomplete output".to_owned() };
     Constant::new(of.dims.to_vec(), elements).ok_or_else(wrong)
 }
 
@@ -194,10 +195,12 @@ fn dot(
         _ => None,
     };
     let (Data::F32(a), Data::F32(b)) = (from.data, to.data) else {
-        return Err(wrong("the model gives whole numbers or flags, which have no dot product"));
+        return Err(wrong(
+            "the model returns integers or booleans, and scoring needs f32 embeddings",
+        ));
     };
     let width = width(from).filter(|one| width(to) == Some(*one)).ok_or_else(|| {
-        wrong("the model gives no embeddings of one length for both ends of a pair")
+        wrong("the model does not return embeddings of equal length for both ends of a pair")
     })?;
     let row = |at: usize| at * width..(at + 1) * width;
     let one = |(i, j): (&usize, &usize)| {
@@ -205,7 +208,7 @@ fn dot(
         Some(a.iter().zip(b).map(|(a, b)| a * b).sum::<f32>())
     };
     let scores: Option<Vec<f32>> = sources.iter().zip(destinations).map(one).collect();
-    let scores = scores.ok_or_else(|| wrong("the model gives fewer rows than there are nodes"))?;
+    let scores = scores.ok_or_else(|| wrong("the model returns fewer rows than nodes"))?;
     let count = scores.len();
-    Constant::new(vec![count], Elements::F32(scores)).ok_or_else(|| wrong("no scores"))
+    Constant::new(vec![count], Elements::F32(scores)).ok_or_else(|| wrong("there are no scores"))
 }

@@ -61,9 +61,9 @@ fn compare(what: &str, wanted: &[String], found: &[String]) -> Result<(), Engine
     let more = list(found.iter().filter(|name| lacks(wanted, name)).collect());
     let difference = match (missing.is_empty(), more.is_empty()) {
         (true, true) => return Ok(()),
-        (false, true) => format!("this one lacks {what} {missing}"),
-        (true, false) => format!("this one has {what} {more} beside its types"),
-        (false, false) => format!("this one has {what} {more} and lacks {missing}"),
+        (false, true) => format!("the store lacks {what} {missing}"),
+        (true, false) => format!("the store also has {what} {more}"),
+        (false, false) => format!("the store has {what} {more} and lacks {missing}"),
     };
     Err(EngineError::Schema { difference })
 }

@@ -27,8 +27,8 @@ impl Engine {
             _ => None,
         });
         let node_type = found.ok_or_else(|| EngineError::Question {
-            problem: "the model takes no batch, which says the graph of each node, so it is not a \
-                      model of graphs"
+            problem: "the model is not a model of graphs: it has no input \"batch\" with the \
+                      graph of each node"
                 .to_owned(),
         })?;
         let pinned = &asking.pinned;

@@ -200,7 +200,7 @@ fn narrow_weights_are_widened_and_wide_ones_refused() {
     let one = f32s(&[1], &[1.0]);
     assert_eq!(y_of(&of(Dtype::F16, &[0x00, 0x3E]), one.clone()), f32s(&[1], &[2.5]));
     assert_eq!(y_of(&of(Dtype::Bf16, &[0xC0, 0x3F]), one), f32s(&[1], &[2.5]));
-    refused(&of(Dtype::F64, &[0; 8]), "tensor \"w\" is of f64");
+    refused(&of(Dtype::F64, &[0; 8]), "tensor \"w\" is f64");
     let narrow = tensor("i", Dtype::I8, &[1], vec![0xFF]);
     let last = model(vec![narrow], vec![node("Gather", &["x", "i"], &["y"], &[])]);
     assert_eq!(y_of(&last, f32s(&[2], &[1.0, 7.0])), f32s(&[1], &[7.0]));
@@ -211,21 +211,24 @@ fn what_is_not_supported_is_refused_by_name() {
     let of = |op: &str, attributes: &[(&str, AttributeValue)]| {
         model(Vec::new(), vec![node(op, &["x"], &["y"], attributes)])
     };
-    refused(&of("Conv", &[]), "node \"of_y\": Conv: the engine does not have it");
-    refused(&of("BatchPre", &[]), "BatchPre: the engine does not have it");
-    refused(&of("SpMM_Mean", &[]), "SpMM_Mean: the engine does not have it");
+    refused(&of("Conv", &[]), "node \"of_y\": Conv: the engine does not support this operator");
+    refused(&of("BatchPre", &[]), "BatchPre: the engine does not support this operator");
+    refused(&of("SpMM_Mean", &[]), "SpMM_Mean: the engine does not support this operator");
     refused(
         &of("Relu", &[("slope", AttributeValue::Int(1))]),
-        "attribute \"slope\" of Relu: is not known",
+        "attribute \"slope\" of Relu: the operation has no such attribute",
     );
-    refused(&of("Cast", &[("to", AttributeValue::Int(11))]), "Cast: only f32, i32, i64 and bool");
+    refused(
+        &of("Cast", &[("to", AttributeValue::Int(11))]),
+        "Cast: only casts to f32, i32, i64 and bool",
+    );
     let tanh = [("approximate", AttributeValue::Str("tanh".to_owned()))];
     refused(&of("Gelu", &tanh), "only the exact form is supported");
-    refused(&of("Split", &[]), "lengths that only a batch tells");
+    refused(&of("Split", &[]), "the lengths must be constant");
     let mask = model(Vec::new(), vec![node("Dropout", &["x"], &["y", "mask"], &[])]);
-    refused(&mask, "Dropout: the mask is not made");
+    refused(&mask, "Dropout: the output \"mask\" is not supported");
     let hole = model(Vec::new(), vec![node("Where", &["x", "", "x"], &["y"], &[])]);
-    refused(&hole, "Where: an input in the middle is left out");
+    refused(&hole, "Where: omitting an input before the last");
     let mut typed = of("Relu", &[]);
     typed.graph.inputs[0].dims =
         Some(vec![Dim::Symbol("n".to_owned()), Dim::Fixed(2), Dim::Unknown]);

@@ -55,7 +55,7 @@ fn rows_that_have_no_steps_give_nan_and_others_are_as_before() {
         let Elements::F32(all) = found.elements() else { panic!("f32") };
         assert!(all[0] == 127.0 && all[1].is_nan(), "{bad}: {all:?}");
     }
-    refused(&Op::QuantisedLinear, &with(f32s(&[1, 3], &[0.0; 3])), "inner lengths that differ");
+    refused(&Op::QuantisedLinear, &with(f32s(&[1, 3], &[0.0; 3])), "the inner lengths differ");
     // Width 1 and depth 0 are matrices, too.
     check(&Op::QuantisedLinear, &with(f32s(&[1, 2], &[127.0, 0.0])), &f32s(&[1, 1], &[127.0]));
     let empty = [f32s(&[1, 0], &[]), i8s(&[0, 1], &[]), f32s(&[1], &[1.0]), f32s(&[1], &[3.0])];
@@ -92,7 +92,7 @@ fn products_of_whole_numbers_are_exact_or_saturate() {
     check(&Op::FixedMatMul, &[rows, i64s(&[2, 2], &[1 << 20, -1, 1, 0])], &wanted);
     let rows = i64s(&[1, 2], &[i64::MAX, 2]);
     check(&Op::FixedMatMul, &[rows, i8s(&[2, 1], &[2, 3])], &i64s(&[1, 1], &[i64::MAX]));
-    refused(&Op::FixedMatMul, &[f32s(&[1, 1], &[1.0]), i64s(&[1, 1], &[1])], "wanted i64");
+    refused(&Op::FixedMatMul, &[f32s(&[1, 1], &[1.0]), i64s(&[1, 1], &[1])], "expected i64");
 }
 
 #[test]
@@ -120,9 +120,9 @@ fn narrow_weights_are_cast_before_they_are_computed_with() {
     let one = Constant::new(vec![1], Elements::F16(vec![0xC500])).expect("one");
     assert_eq!(taken, Ok(one), "rows of an embedding are taken before they are cast");
     refused(&Op::Cast(Dtype::I64), from_ref(&halves), "f16 is not cast to i64");
-    refused(&Op::Transpose { perm: None }, &[halves], "f16 has to be cast first");
+    refused(&Op::Transpose { perm: None }, &[halves], "f16 must be cast first");
     let steps = i8s(&[1, 1], &[1]);
-    refused(&Op::MatMul, &[f32s(&[1, 1], &[1.0]), steps], "i8 has to be cast first");
+    refused(&Op::MatMul, &[f32s(&[1, 1], &[1.0]), steps], "i8 must be cast first");
 }
 
 #[test]
@@ -134,8 +134,8 @@ fn formats_in_files_are_bounded() {
     let of = |op: &str, pairs| Op::from_name(Attributes::new("n", op, all(pairs)));
     assert_eq!(of("ToFixed", &[("bits", 8), ("fraction", -3)]), Ok(fixed(8, -3)));
     for (op, pairs, words) in [
-        ("ToFixed", &[("bits", 1), ("fraction", 0)][..], "1 is not from 2 to 62"),
-        ("ToFixed", &[("bits", 8), ("fraction", 253)], "253 is not from -252 to 252"),
+        ("ToFixed", &[("bits", 1), ("fraction", 0)][..], "1 is out of range: expected 2 to 62"),
+        ("ToFixed", &[("bits", 8), ("fraction", 253)], "253 is out of range: expected -252 to 252"),
         ("FixedRescale", &[("bits", 8)], "\"shift\" of FixedRescale: is missing"),
         ("FromFixed", &[], "is missing"),
     ] {

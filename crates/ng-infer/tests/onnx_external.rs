@@ -40,7 +40,7 @@ fn ranges_must_be_stated_and_fit_the_shape() {
     }
     let mut tensor = with("0", "8");
     tensor.external_data.push(entry("offset", "8"));
-    check(tensor.clone(), &["the key \"offset\" a second time"]);
+    check(tensor.clone(), &["the key \"offset\" twice"]);
     tensor.external_data[3] = entry("url", "x");
     check(tensor, &["unknown key \"url\""]);
 }
@@ -97,7 +97,7 @@ fn weights_that_are_read_must_be_finite() {
     check_read(half, &[0, 0, 0, 0xFC], &["tensor \"t\"", "-inf at index 1"]);
     let mut flags = external("t", &[2], "w", "0", "2");
     flags.data_type = Some(9);
-    check_read(flags, &[1, 3], &["the element 3 at index 1", "bool"]);
+    check_read(flags, &[1, 3], &["has 3 at index 1", "bool"]);
 }
 
 #[test]

@@ -16,9 +16,9 @@ fn calling(name: &str, callee: &str) -> FunctionProto {
 #[test]
 fn calls_deeper_than_one_level_are_refused() {
     let deep = [calling("A", "B"), calling("B", "C"), function("f", "C")];
-    check(&deep, &["function \"A\"", "function \"B\"", "function \"C\"", "more than one level"]);
+    check(&deep, &["function \"A\"", "function \"B\"", "function \"C\"", "only one level"]);
     let cycle = [calling("A", "B"), calling("B", "C"), calling("C", "A")];
-    check(&cycle, &["more than one level"]);
+    check(&cycle, &["only one level"]);
 }
 
 #[test]
@@ -30,7 +30,7 @@ fn recursion_is_refused() {
 
 #[test]
 fn functions_are_defined_once_in_a_domain_of_their_own() {
-    let words = ["the function \"A\" a second time"];
+    let words = ["the function \"A\" twice"];
     check(&[function("f", "A"), function("f", "A")], &words);
     check(&[function("", "A")], &["function \"A\"", "no domain of its own"]);
     check(&[function("ai.onnx", "A")], &["no domain of its own"]);
@@ -46,16 +46,16 @@ fn functions_that_are_not_there_are_refused() {
 
 #[test]
 fn calls_give_and_take_no_more_values_than_the_function_has() {
-    let words = ["node 1 \"at_turned\"", "2 inputs, its function 1"];
+    let words = ["node 1 \"at_turned\"", "2 inputs, but its function has 1"];
     refuse_graph(|graph| graph.node[1].input.push("x".into()), &words);
-    let words = ["node 1 \"at_turned\"", "2 outputs, its function 1"];
+    let words = ["node 1 \"at_turned\"", "2 outputs, but its function has 1"];
     refuse_graph(|graph| graph.node[1].output.push("v".into()), &words);
 }
 
 #[test]
 fn functions_use_the_opset_of_the_model() {
     let with = |opsets| FunctionProto { opset_import: opsets, ..function("f", "A") };
-    let words = ["function \"A\" of domain \"f\"", "opset 21", "its model 20"];
+    let words = ["function \"A\" of domain \"f\"", "opset 21", "its model imports 20"];
     check(&[with(vec![opset("", 21)])], &words);
     check(&[with(vec![opset("", 17)])], &["function \"A\"", "opset 17", "18 to 22"]);
     check(&[with(vec![])], &["function \"A\"", "no opset of the standard operators"]);
@@ -65,16 +65,16 @@ fn functions_use_the_opset_of_the_model() {
 fn bodies_are_checked_as_graphs_are() {
     let body = |nodes: Vec<NodeProto>| [FunctionProto { node: nodes, ..function("f", "A") }];
     let neg = |from, to| node("", "Neg", &[from], &[to]);
-    check(&body(vec![neg("x", "b")]), &["the value \"x\", which nothing defines"]);
+    check(&body(vec![neg("x", "b")]), &["the value \"x\", which is not defined"]);
     check(&body(vec![neg("a", "c")]), &["function \"A\"", "the output \"b\""]);
     check(&body(vec![neg("c", "b"), neg("a", "c")]), &["node 0", "before node 1"]);
-    check(&body(vec![neg("a", "a")]), &["the value \"a\" a second time"]);
+    check(&body(vec![neg("a", "a")]), &["the value \"a\" twice"]);
     check(&body(vec![node("", "If", &["a"], &["b"])]), &["If", "control flow"]);
     check(&body(vec![node("com.x", "Neg", &["a"], &["b"])]), &["\"com.x\"", "neither"]);
     let inputs = FunctionProto { input: vec!["a".into(); 2], ..function("f", "A") };
-    check(&[inputs], &["function \"A\"", "the value \"a\" a second time"]);
+    check(&[inputs], &["function \"A\"", "the value \"a\" twice"]);
     let outputs = FunctionProto { output: vec!["b".into(); 2], ..function("f", "A") };
-    check(&[outputs], &["function \"A\"", "the output \"b\" a second time"]);
+    check(&[outputs], &["function \"A\"", "the output \"b\" twice"]);
 }
 
 #[test]
@@ -82,11 +82,11 @@ fn attributes_of_functions_are_declared_once_and_before_they_are_referred_to() {
     let reference = AttributeProto { ref_attr_name: Some("b".into()), ..attribute("a", 2) };
     let mut missing = function("f", "A");
     missing.node[0].attribute.push(reference.clone());
-    check(&[missing], &["node 0", "the attribute \"b\", which nothing defines"]);
+    check(&[missing], &["node 0", "the attribute \"b\", which is not defined"]);
     let mut twice = function("f", "A");
     twice.attribute = vec!["a".into()];
     twice.attribute_proto = vec![attribute("a", 2)];
-    check(&[twice], &["function \"A\"", "the attribute \"a\" a second time"]);
+    check(&[twice], &["function \"A\"", "the attribute \"a\" twice"]);
     let default = FunctionProto { attribute_proto: vec![reference], ..function("f", "A") };
     check(&[default], &["function \"A\"", "\"a\" that refers to \"b\""]);
 }
@@ -106,6 +106,6 @@ fn functions_that_expand_to_too_many_nodes_are_refused() {
                 graph.node.push(node("f", "Calls", &["y"], &["z"]));
             }
         },
-        &["121007 nodes once its functions are expanded, at most 100000"],
+        &["121007 nodes after its functions are expanded, more than the limit of 100000"],
     );
 }

@@ -22,7 +22,7 @@ fn bytes_that_are_not_a_model_are_refused() {
 fn files_larger_than_the_caller_allows_are_refused() {
     let bytes = small().encode_to_vec();
     let message = Model::decode_within(&bytes, 100).expect_err("refused").to_string();
-    let expected = format!("the model file has {} bytes, at most 100 are read", bytes.len());
+    let expected = format!("the model file has {} bytes, more than the limit of 100", bytes.len());
     assert!(message.contains(&expected), "{message}");
 }
 
@@ -51,7 +51,10 @@ fn small_files_that_decode_to_much_memory_are_refused() {
     for bytes in [entries, strings, unpacked, packed, behind_group, malformed] {
         let result = Model::decode_within(&bytes, bytes.len() as u64);
         let message = result.expect_err("refused").to_string();
-        assert!(message.contains("bytes of decoded messages, at most 240"), "{message}");
+        assert!(
+            message.contains("bytes of decoded messages, more than the limit of 240"),
+            "{message}"
+        );
     }
 }
 
@@ -82,12 +85,12 @@ fn too_many_nodes_and_initializers_are_refused_by_count() {
     let nodes = NODES_MAX as usize;
     refuse_graph(
         |graph| graph.node.resize(nodes + 1, NodeProto::default()),
-        &["100002 nodes, at most 100000"],
+        &["100002 nodes, more than the limit of 100000"],
     );
     let tensors = INITIALIZERS_MAX as usize + 1;
     refuse_graph(
         |graph| graph.initializer = vec![raw("w", FLOAT, &[0], &[]); tensors],
-        &["65537 initializers, at most 65536"],
+        &["65537 initializers, more than the limit of 65536"],
     );
 }
 
@@ -128,14 +131,14 @@ fn attributes_that_are_not_values_are_refused() {
     check(attribute("a", 13), &["a type in its attribute"]);
     check(attribute("a", 0), &[place, "attribute \"a\" without a type"]);
     check(attribute("a", 99), &["unknown type 99"]);
-    check(attribute("a", 4), &["without its tensor"]);
+    check(attribute("a", 4), &["without a tensor"]);
     check(attribute("", 2), &[place, "name of an attribute"]);
     check(AttributeProto { s: Some(vec![0xFF]), ..attribute("a", 3) }, &["not UTF-8"]);
     check(AttributeProto { strings: vec![vec![0xFF]], ..attribute("a", 8) }, &["not UTF-8"]);
     let reference = AttributeProto { ref_attr_name: Some("b".into()), ..attribute("a", 2) };
-    check(reference, &[place, "the attribute \"b\", which nothing defines"]);
+    check(reference, &[place, "the attribute \"b\", which is not defined"]);
     let twice = [attribute("a", 2), attribute("a", 1)];
-    let words = [place, "the attribute \"a\" a second time"];
+    let words = [place, "the attribute \"a\" twice"];
     refuse_graph(|graph| graph.node[0].attribute.extend(twice), &words);
 }
 
@@ -153,7 +156,7 @@ fn opsets_outside_18_to_22_are_refused() {
     }
     let words = ["the model has no opset of the standard operators"];
     refuse(|model| drop(model.opset_import.remove(0)), &words);
-    let words = ["the opset of domain \"\" a second time"];
+    let words = ["the opset of domain \"\" twice"];
     refuse(|model| model.opset_import.push(opset("ai.onnx", 20)), &words);
 }
 
@@ -170,24 +173,18 @@ fn names_are_defined_once() {
     let twice = |change: fn(&mut GraphProto), words: &[&str]| refuse_graph(change, words);
     twice(
         |graph| graph.input.push(value("x", FLOAT, &[])),
-        &["graph \"small\" defines the value \"x\" a second time"],
+        &["graph \"small\" defines the value \"x\" twice"],
     );
-    twice(
-        |graph| graph.initializer.push(raw("w", FLOAT, &[0], &[])),
-        &["the value \"w\" a second time"],
-    );
+    twice(|graph| graph.initializer.push(raw("w", FLOAT, &[0], &[])), &["the value \"w\" twice"]);
     twice(
         |graph| graph.node.push(node("", "Relu", &["x"], &["w"])),
-        &["node 3 \"at_w\"", "the value \"w\" a second time"],
+        &["node 3 \"at_w\"", "the value \"w\" twice"],
     );
-    twice(
-        |graph| graph.node[0].output.push("xw".into()),
-        &["node 0", "the value \"xw\" a second time"],
-    );
-    twice(|graph| graph.output.push(value("y", FLOAT, &[])), &["the output \"y\" a second time"]);
-    twice(|graph| graph.node[1].name = Some("at_xw".into()), &["the node \"at_xw\" a second time"]);
+    twice(|graph| graph.node[0].output.push("xw".into()), &["node 0", "the value \"xw\" twice"]);
+    twice(|graph| graph.output.push(value("y", FLOAT, &[])), &["the output \"y\" twice"]);
+    twice(|graph| graph.node[1].name = Some("at_xw".into()), &["the node \"at_xw\" twice"]);
     let keys = |model: &mut ModelProto| model.metadata_props = vec![entry("k", ""); 2];
-    refuse(keys, &["the metadata key \"k\" a second time"]);
+    refuse(keys, &["the metadata key \"k\" twice"]);
     refuse(|model| model.metadata_props = vec![entry("", "v")], &["no key"]);
 }
 
@@ -199,15 +196,15 @@ fn initializers_that_are_inputs_too_are_refused() {
 
 #[test]
 fn values_are_defined_before_they_are_read() {
-    let words = ["node 0 \"at_xw\"", "the value \"v\", which nothing defines"];
+    let words = ["node 0 \"at_xw\"", "the value \"v\", which is not defined"];
     refuse_graph(|graph| graph.node[0].input[1] = "v".into(), &words);
-    let words = ["graph \"small\"", "the output \"v\", which nothing defines"];
+    let words = ["graph \"small\"", "the output \"v\", which is not defined"];
     refuse_graph(|graph| graph.output.push(value("v", FLOAT, &[])), &words);
-    let words = ["node 0 \"at_turned\"", "reads \"xw\" before node 1 \"at_xw\"", "topological"];
+    let words = ["node 0 \"at_turned\"", "uses \"xw\" before node 1 \"at_xw\"", "topological"];
     refuse_graph(|graph| graph.node.swap(0, 1), &words);
-    let words = ["node 0", "reads \"y\" before node 2", "without cycles"];
+    let words = ["node 0", "uses \"y\" before node 2", "without cycles"];
     refuse_graph(|graph| graph.node[0].input[1] = "y".into(), &words);
-    let words = ["node 2 \"at_y\"", "reads \"y\" before node 2 \"at_y\""];
+    let words = ["node 2 \"at_y\"", "uses \"y\" before node 2 \"at_y\""];
     refuse_graph(|graph| graph.node[2].input[0] = "y".into(), &words);
 }
 
@@ -238,6 +235,6 @@ fn nodes_without_an_operator_and_with_an_overload_are_refused() {
 #[test]
 fn long_and_odd_names_are_cut_and_escaped_in_messages() {
     let name = format!("a\n{}", "b".repeat(10_000));
-    let words = [r#""a\nbbb"#, "bbb\"... a second"];
+    let words = [r#""a\nbbb"#, "bbb\"... twice"];
     refuse_graph(|graph| graph.input = vec![value(&name, FLOAT, &[]); 2], &words);
 }

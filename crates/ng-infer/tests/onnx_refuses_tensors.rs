@@ -36,9 +36,9 @@ fn element_types_that_the_engine_lacks_are_named() {
 #[test]
 fn impossible_shapes_are_refused() {
     check(raw("t", FLOAT, &[2, -1], &[]), &["tensor \"t\"", "[2, -1]", "negative"]);
-    check(raw("t", FLOAT, &[1 << 40, 1 << 40], &[]), &["tensor \"t\"", "more bytes than"]);
-    check(raw("t", FLOAT, &[1 << 62], &[]), &["more bytes than"]);
-    check(raw("t", FLOAT, &[1 << 61], &[]), &["more bytes than"]);
+    check(raw("t", FLOAT, &[1 << 40, 1 << 40], &[]), &["tensor \"t\"", "exceeds 64 bits"]);
+    check(raw("t", FLOAT, &[1 << 62], &[]), &["exceeds 64 bits"]);
+    check(raw("t", FLOAT, &[1 << 61], &[]), &["exceeds 64 bits"]);
     check(raw("t", FLOAT, &[1; 33], &[0; 4]), &["more than 32 dimensions"]);
 }
 
@@ -62,9 +62,9 @@ fn data_in_the_wrong_field_is_refused() {
     let unsigned = TensorProto { uint64_data: vec![1], ..empty(7, &[1]) };
     check(unsigned, &["uint64_data", "expected int64_data"]);
     let inside = TensorProto { raw_data: Some(vec![0; 4]), ..external("t", &[1], "a", "0", "4") };
-    check(inside, &["raw_data beside a file"]);
+    check(inside, &["raw_data in addition to a file"]);
     let nowhere = TensorProto { data_location: None, ..external("t", &[1], "a", "0", "4") };
-    check(nowhere, &["external_data without its location"]);
+    check(nowhere, &["external_data without a location"]);
     let other = TensorProto { data_location: Some(2), ..empty(FLOAT, &[1]) };
     check(other, &["data_location 2", "not supported"]);
     check(TensorProto { segment: Some(vec![]), ..empty(FLOAT, &[0]) }, &["a segment"]);
@@ -77,7 +77,7 @@ fn elements_that_their_type_cannot_hold_are_refused() {
         let tensor = TensorProto { int32_data: vec![0, value], ..empty(data_type, &[2]) };
         check(tensor, &["tensor \"t\"", &value.to_string(), "index 1", dtype]);
     }
-    check(raw("t", 9, &[2], &[1, 2]), &["the element 2 at index 1", "bool"]);
+    check(raw("t", 9, &[2], &[1, 2]), &["has 2 at index 1", "bool"]);
 }
 
 #[test]

@@ -264,7 +264,7 @@ fn inputs_of_the_text_form_get_types_and_are_fused_then() {
         ..Options::default()
     };
     let refused = Plan::new(&dfg, &Devices::default(), &narrow).expect_err("rows are matrices");
-    assert!(refused.to_string().contains("wanted 2 dimensions, found 1"), "{refused}");
+    assert!(refused.to_string().contains("expected 2 dimensions, found 1"), "{refused}");
 }
 
 #[test]

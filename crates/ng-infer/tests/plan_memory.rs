@@ -259,13 +259,13 @@ fn a_shape_without_its_elements_is_refused() {
     let rows = [0_u32; 2];
     let table = TableRows { table: Rows::F32(&[0.0; WIDTH]), len: 1, rows: &rows };
     for (dims, data, words) in [
-        (&[2, WIDTH][..], Data::F32(&[0.0; 11]), "a shape of [2, 6] with 11 elements"),
-        (&[usize::MAX, WIDTH], Data::F32(&[]), "with 0 elements"),
-        (&[3, WIDTH], Data::Rows(table), "a shape of [3, 6] with 2 elements"),
-        (&[], Data::Rows(table), "rows without dimensions"),
-        (&[2], Data::F32(&[0.0; 2]), "wanted 2 dimensions, found [2]"),
-        (&[1, 5], Data::F32(&[0.0; 5]), "axis 1 has length 5; wanted 6"),
-        (&[1, WIDTH], Data::I64(&[0; WIDTH]), "wanted f32, found i64"),
+        (&[2, WIDTH][..], Data::F32(&[0.0; 11]), "the shape [2, 6] does not match 11 elements"),
+        (&[usize::MAX, WIDTH], Data::F32(&[]), "does not match 0 elements"),
+        (&[3, WIDTH], Data::Rows(table), "the shape [3, 6] does not match 2 elements"),
+        (&[], Data::Rows(table), "the rows have no dimensions"),
+        (&[2], Data::F32(&[0.0; 2]), "expected 2 dimensions, found [2]"),
+        (&[1, 5], Data::F32(&[0.0; 5]), "axis 1 has length 5, expected 6"),
+        (&[1, WIDTH], Data::I64(&[0; WIDTH]), "expected f32, found i64"),
     ] {
         let inputs = [("x", View { dims, data }), ("edge_index", view_of(&edges))];
         let error = plan.run(&inputs, &[], &Context::default()).err().expect("is refused");

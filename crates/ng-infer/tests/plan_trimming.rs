@@ -142,13 +142,17 @@ fn hops_that_do_not_fit_are_refused() {
     let trimmed = plan(&dfg, &options(true, true));
     assert_eq!(trimmed.counted_nodes().collect::<Vec<_>>(), ["nodes"]);
     let one = [nodes - 1];
-    let words = format!("hops of \"nodes\": [{}] are not all of the {nodes} nodes", nodes - 1);
+    let words = format!("hops of \"nodes\": [{}] do not add up to the {nodes} nodes", nodes - 1);
     refused(&trimmed, &[("nodes", &one)], &words);
-    refused(&trimmed, &[("nodes", &[usize::MAX, 1])], "are not all of the");
-    refused(&trimmed, &[("pages", &[nodes])], "hops of \"pages\": the graph counts [\"nodes\"]");
+    refused(&trimmed, &[("nodes", &[usize::MAX, 1])], "do not add up to the");
+    refused(
+        &trimmed,
+        &[("pages", &[nodes])],
+        "hops of \"pages\": the graph has no such nodes; it has [\"nodes\"]",
+    );
     refused(&trimmed, &[("nodes", &[nodes]), ("nodes", &[nodes])], "are given twice");
     let whole = plan(&dfg, &options(true, false));
-    refused(&whole, &[("nodes", &[nodes])], "the graph counts []");
+    refused(&whole, &[("nodes", &[nodes])], "it has []");
 }
 
 #[test]

@@ -167,7 +167,7 @@ fn weights_that_have_no_step_are_named() {
     wide[17] = 70_000.0;
     let bad = one_product(f32s(&[2, 16], &wide), plain(), 0.0);
     let text = words(half(&bad).expect_err("too large"));
-    assert_eq!(text, "weight \"w\": element 17 is 70000, which f16 does not hold");
+    assert_eq!(text, "weight \"w\": element 17 is 70000, which f16 cannot represent");
     wide[17] = f32::NAN;
     let bad = one_product(f32s(&[2, 16], &wide), plain(), 0.0);
     let formats: Vec<_> = fixed_values(&bad, &[("x", type_of_x())])
@@ -193,7 +193,7 @@ fn products_of_a_batch_with_itself_stay_and_that_is_said() {
     let made = dfg.create_op(Op::MatMul, &[x, turned]).expect("fits")[0];
     dfg.create_out("y", made).expect("new");
     let error = steps(&dfg).expect_err("nothing to do").to_string();
-    assert!(error.contains("\"table\" is not the matrix of a linear layer alone"), "{error}");
+    assert!(error.contains("\"table\" is not used only as the matrix of linear layers"), "{error}");
 }
 
 #[test]
@@ -328,12 +328,12 @@ fn the_search_refuses_what_it_cannot_use() {
     };
     assert_eq!(
         search(33, &batch, Target::Itself, true),
-        "33 bits: fixed-point numbers have 2 to 32"
+        "33 is not a valid number of bits: fixed-point numbers have 2 to 32"
     );
-    assert_eq!(search(8, &batch, Target::Itself, false), "the search was ended");
+    assert_eq!(search(8, &batch, Target::Itself, false), "the search was stopped");
     let text = search(8, &batch, labels(&[1], &[CLASSES]), true);
-    assert_eq!(text, "labels: row 1 of 10 with class 3 of 3");
-    assert_eq!(search(8, &batch, labels(&[], &[]), true), "labels: 0 rows and 0 labels");
+    assert_eq!(text, "labels: row 1 (of 10) or class 3 (of 3) is out of range");
+    assert_eq!(search(8, &batch, labels(&[], &[]), true), "labels: got 0 rows but 0 labels");
     let mut bad = numbers(&batch[0].1).to_vec();
     bad[3] = f32::NAN;
     let bad = [("x", f32s(&[10, WIDTH], &bad)), batch[1].clone()];
@@ -341,10 +341,10 @@ fn the_search_refuses_what_it_cannot_use() {
     assert!(text.starts_with("value \"x\" is NaN on the calibration data"), "{text}");
     let formats = [("x".to_owned(), FixedFormat { bits: 8, fraction: 3 })];
     let text = fixed_point(&dfg, &[], &formats).expect_err("more values").to_string();
-    assert_eq!(text, "formats: \"0.weight\" has none");
+    assert_eq!(text, "formats: \"0.weight\" has no format");
     let formats = [("0.bias".to_owned(), FixedFormat { bits: 8, fraction: 3 })];
     let text = fixed_point(&dfg, &[], &formats).expect_err("a sum").to_string();
-    assert_eq!(text, "formats: \"0.bias\" is not rounded");
+    assert_eq!(text, "formats: \"0.bias\" is not a value that is rounded");
 }
 
 #[test]

@@ -125,7 +125,7 @@ fn the_program_of_the_paper_keeps_its_batch_pre_beside_the_computation() {
     let at = place(b"\"1_1\"").expect("is in the note");
     files.model[at + 1] = b'9';
     let error = opened(&files).expect_err("is not an input").to_string();
-    assert!(error.contains("\"neargraph.batch_pre\" is not what this program writes"), "{error}");
+    assert!(error.contains("\"neargraph.batch_pre\" is not valid"), "{error}");
 }
 
 fn refused(build: impl Fn(&mut Dfg) -> Result<(), DfgError>, words: &str) {
@@ -152,7 +152,7 @@ fn what_cannot_be_saved_is_named() {
             let y = dfg.create_op(Op::Unary(Unary::Exp), &[x])?;
             dfg.create_out("x", y[0])
         },
-        "output \"x\" has the name of another value",
+        "output \"x\" has the same name as another value",
     );
     refused(
         |dfg| {

@@ -62,7 +62,7 @@ fn a_whole_model_sees_plain_rows_and_its_outputs_go_by_name() {
     let error = plan.run(&[("x", x)], &[], &Context::default()).err();
     assert_eq!(error, Some(RunError::MissingInput { name: "n".to_owned() }));
     let hops = plan.run(&[("x", x), ("n", n)], &[("nodes", &[1])], &Context::default()).err();
-    assert!(hops.expect("no hops").to_string().contains("takes no hops"));
+    assert!(hops.expect("no hops").to_string().contains("does not support hops"));
     let outside = TableRows { rows: &[3, 0], ..rows };
     let outside = View { dims: &[2, 2], data: Data::Rows(outside) };
     let error = plan.run(&[("x", outside), ("n", n)], &[], &Context::default()).err();
@@ -77,9 +77,9 @@ fn a_model_of_another_graph_is_refused_by_what_differs() {
         served.err().expect("another graph").to_string()
     };
     let error = refused(&TWO.replace("\"n\"", "\"m\""));
-    assert!(error.contains(r#"takes ["n", "x"], the graph ["m", "x"]"#), "{error}");
+    assert!(error.contains(r#"has inputs ["n", "x"], but the graph has ["m", "x"]"#), "{error}");
     let error = refused(&TWO.replace("\"neg\"", "\"minus\""));
-    assert!(error.contains(r#"does not give "minus""#), "{error}");
+    assert!(error.contains(r#"has no output "minus""#), "{error}");
 }
 
 /// Refuses the weights of one model.

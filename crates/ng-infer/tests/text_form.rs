@@ -44,23 +44,29 @@ fn nodes_may_come_in_any_order() {
 #[test]
 fn what_is_wrong_is_named() {
     refused("", "the graph has no output");
-    refused("hello", "line 1: wanted NUMBER");
-    refused("1: \"Relu\"\n in={\"x\"\n", "line 2: wanted {...}");
-    refused("1: \"Relu\"\n in={x}\n", "line 2: wanted a name in quotes");
-    refused("1: \"Relu\"\n in={\"x\" \"y\"}\n", "line 2: wanted a comma");
-    refused("1: \"Relu\"\n in={\"x\",}\n", "line 2: wanted a comma and a name");
-    refused("1: \"Relu\" here\n", "line 1: \"here\" is behind the operation");
-    refused("1: \"Relu\"\n1: \"Relu\"\n", "line 2: node 1 is there twice");
-    refused("1: \"Relu\"\n in={\"x\"}\n in={\"y\"}\n", "line 3: in is there twice");
-    refused("out={\"x\"}\n", "line 1: out belongs to a node");
-    refused("1: \"Relu\"\n in={\"x\"=\"y\"}\n", "line 2: \"x\" cannot stand for \"y\" here");
-    refused("1: \"Rely\"\n in={\"x\"}\n out={\"1_0\"}", "node 1: there is no operation \"Rely\"");
-    refused("1: \"Relu\"\n in={\"x\"}\n out={\"a\", \"b\"}", "node 1: Relu gives 1 values, not 2");
-    refused("1: \"Add\"\n in={\"x\"}\n out={\"1_0\"}", "node 1: Add takes 2 values, not 1");
+    refused("hello", "line 1: expected NUMBER");
+    refused("1: \"Relu\"\n in={\"x\"\n", "line 2: expected {...}");
+    refused("1: \"Relu\"\n in={x}\n", "line 2: expected a name in quotes");
+    refused("1: \"Relu\"\n in={\"x\" \"y\"}\n", "line 2: expected a comma");
+    refused("1: \"Relu\"\n in={\"x\",}\n", "line 2: expected a comma and a name");
+    refused("1: \"Relu\" here\n", "line 1: unexpected \"here\" after the operation");
+    refused("1: \"Relu\"\n1: \"Relu\"\n", "line 2: node 1 occurs twice");
+    refused("1: \"Relu\"\n in={\"x\"}\n in={\"y\"}\n", "line 3: in occurs twice");
+    refused("out={\"x\"}\n", "line 1: out must follow a node");
+    refused(
+        "1: \"Relu\"\n in={\"x\"=\"y\"}\n",
+        "line 2: \"x\" cannot have a value here, found \"y\"",
+    );
+    refused("1: \"Rely\"\n in={\"x\"}\n out={\"1_0\"}", "node 1: unknown operation \"Rely\"");
+    refused(
+        "1: \"Relu\"\n in={\"x\"}\n out={\"a\", \"b\"}",
+        "node 1: Relu returns 1 values, got names for 2",
+    );
+    refused("1: \"Add\"\n in={\"x\"}\n out={\"1_0\"}", "node 1: Add takes 2 values, got 1");
     refused("1: \"Relu\"\n in={\"x\"}\n out={\"x\"}\n", "these nodes form a cycle: node 1");
     let leaky = "1: \"LeakyRelu\"\n in={\"x\"}\n out={\"1_0\"}\n with={\"alpha\"=\"much\"}";
-    refused(leaky, "attribute \"alpha\" of LeakyRelu: wanted a finite number, found much");
-    refused("in={\"x\"}\n1: \"Relu\"\n in={\"y\"}\n out={\"1_0\"}", "node 1: nothing gives \"y\"");
+    refused(leaky, "attribute \"alpha\" of LeakyRelu: expected a finite number, found much");
+    refused("in={\"x\"}\n1: \"Relu\"\n in={\"y\"}\n out={\"1_0\"}", "node 1: \"y\" is not defined");
     let twice = "1: \"Relu\"\n in={\"x\"}\n out={\"a\"}\n2: \"Relu\"\n in={\"x\"}\n out={\"a\"}";
     refused(twice, "\"a\" is defined twice");
     let cycle = "1: \"Relu\"\n in={\"2_0\"}\n out={\"1_0\"}\n2: \"Add\"\n in={\"1_0\", \"3_0\"}\n \
@@ -154,6 +160,6 @@ fn a_backslash_that_escapes_nothing_is_refused() {
     for name in ["\\q", "\\u{110000}", "\\u{}", "\\u0041", "\\u{0000041}"] {
         refused(&format!("1: \"Relu\"\n in={{\"{name}\"}}"), "line 2: a backslash");
     }
-    refused("1: \"Relu\"\n in={\"x\\\"}", "line 2: wanted a name in quotes");
+    refused("1: \"Relu\"\n in={\"x\\\"}", "line 2: expected a name in quotes");
     refused("1: \"Relu\"\n in={\"\"}", "line 2: a name is empty");
 }

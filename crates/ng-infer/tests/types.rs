@@ -86,15 +86,15 @@ fn what_does_not_fit_is_named_before_a_batch_is_there() {
         assert!(error.contains(words), "{op:?}: {error}");
     };
     let f32s = |dims: &[&str]| typed(Dtype::F32, dims);
-    let words = "node 1: MatMul: inner lengths that differ: 4 and 5";
+    let words = "node 1: MatMul: the inner lengths differ: 4 and 5";
     check([f32s(&["n", "4"]), f32s(&["5", "2"])], Op::MatMul, words);
-    let words = "node 1: Add: wanted f32, found i64";
+    let words = "node 1: Add: expected f32, found i64";
     check([f32s(&["n"]), typed(Dtype::I64, &["n"])], Op::Binary(Binary::Add), words);
-    let words = "node 1: Gather: no axis 1 of 1";
+    let words = "node 1: Gather: axis 1 is out of range: there are 1 axes";
     check([f32s(&["n"]), typed(Dtype::I64, &["e"])], Op::Gather { axis: 1 }, words);
-    let words = "input \"a\": input: has a length of -4";
+    let words = "input \"a\": input: length -4 is negative";
     check([f32s(&["-4"]), f32s(&["1"])], Op::MatMul, words);
-    let words = "input \"b\": input: is of f16; wanted f32, i64 or bool";
+    let words = "input \"b\": input: it is f16, expected f32, i64 or bool";
     check([f32s(&["n", "1"]), typed(Dtype::F16, &["1", "1"])], Op::MatMul, words);
     let dfg = common::graph_of(&Op::MatMul, 2);
     let error = dfg.check(&[("a", f32s(&["1", "1"]))]).expect_err("unknown").to_string();
@@ -124,11 +124,11 @@ fn one_symbol_is_one_length_in_a_run() {
         (
             f32s(&[3, 2], &[0.0; 6]),
             f32s(&[2], &[0.0; 2]),
-            "axis 0 has length 2; wanted n, which is 3",
+            "axis 0 has length 2, expected n, which is 3",
         ),
-        (f32s(&[3, 1], &[0.0; 3]), f32s(&[3], &[0.0; 3]), "axis 1 has length 1; wanted 2"),
-        (f32s(&[3], &[0.0; 3]), f32s(&[3], &[0.0; 3]), "wanted 2 dimensions, found [3]"),
-        (i64s(&[3, 2], &[0; 6]), f32s(&[3], &[0.0; 3]), "wanted f32, found i64"),
+        (f32s(&[3, 1], &[0.0; 3]), f32s(&[3], &[0.0; 3]), "axis 1 has length 1, expected 2"),
+        (f32s(&[3], &[0.0; 3]), f32s(&[3], &[0.0; 3]), "expected 2 dimensions, found [3]"),
+        (i64s(&[3, 2], &[0; 6]), f32s(&[3], &[0.0; 3]), "expected f32, found i64"),
     ];
     for (a, b, words) in cases {
         let error = run(a, b).expect_err("does not fit");

@@ -314,7 +314,7 @@ impl OpenFile {
 
     fn writable(&self) -> io::Result<&OwnedFd> {
         self.writes.as_ref().ok_or_else(|| {
-            let message = format!("{} is open for reading only", self.name);
+            let message = format!("{} is opened for reading only", self.name);
             io::Error::new(io::ErrorKind::PermissionDenied, message)
         })
     }
@@ -326,8 +326,7 @@ fn is_missing(error: &io::Error) -> bool {
 
 fn no_links(name: &str) -> io::Error {
     let message = format!(
-        "{name} is a symbolic link, which is not followed for writing; put the file itself in its \
-         place"
+        "{name} is a symbolic link, and writes do not follow links; replace it by the file itself"
     );
     io::Error::new(io::ErrorKind::PermissionDenied, message)
 }
@@ -336,7 +335,7 @@ fn no_links(name: &str) -> io::Error {
 fn check_name(name: &str) -> io::Result<()> {
     let bad = name.is_empty() || name == "." || name == ".." || name.contains(['/', '\0']);
     if bad {
-        let message = format!("{name:?} is not the name of a file in a directory");
+        let message = format!("{name:?} is not a valid name of a file in a directory");
         return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     }
     Ok(())

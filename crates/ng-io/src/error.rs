@@ -32,7 +32,9 @@ pub enum ReadError {
         source: Arc<io::Error>,
     },
     /// The file ends before the read does.
-    #[error("{file} is truncated: {len} bytes at {offset} are missing, it has {file_bytes} bytes")]
+    #[error(
+        "{file} is truncated: it has {file_bytes} bytes, and {len} bytes at {offset} are missing"
+    )]
     EndOfFile {
         /// The file.
         file: Arc<str>,
@@ -44,7 +46,10 @@ pub enum ReadError {
         file_bytes: u64,
     },
     /// The read is not one of whole blocks.
-    #[error("{len} bytes at {offset} of {file} are not whole blocks; this is a defect, report it")]
+    #[error(
+        "a read of {len} bytes at {offset} of {file} does not cover whole blocks; this is a \
+         defect, report it"
+    )]
     Misaligned {
         /// The file.
         file: Arc<str>,
@@ -54,7 +59,9 @@ pub enum ReadError {
         len: u64,
     },
     /// The device kept answering with nothing, or with "try again".
-    #[error("{file}: no progress at {offset} after {tries} tries, the last answer was: {source}")]
+    #[error(
+        "{file}: reading stalled at {offset} after {tries} tries; the last error was: {source}"
+    )]
     Stalled {
         /// The file.
         file: Arc<str>,
@@ -66,7 +73,9 @@ pub enum ReadError {
         source: Arc<io::Error>,
     },
     /// The queue itself failed; reads in flight are lost.
-    #[error("the {backend} back end failed: {source}; open the store again, maybe with another")]
+    #[error(
+        "the {backend} back end failed: {source}; open the store again, or use another back end"
+    )]
     Queue {
         /// The back end.
         backend: &'static str,
@@ -74,7 +83,9 @@ pub enum ReadError {
         source: Arc<io::Error>,
     },
     /// The process is a fork of the one that opened the files.
-    #[error("opened in process {opened_in} but used in its fork {used_in}; open it again there")]
+    #[error(
+        "opened in process {opened_in} but used in its fork {used_in}; open it again in the fork"
+    )]
     Forked {
         /// Who opened the files.
         opened_in: u32,
@@ -131,7 +142,7 @@ pub enum WriteError {
         source: Arc<io::Error>,
     },
     /// Making the file durable failed, so what of it is on disk is unknown.
-    #[error("cannot sync {file}: {source}; nothing written to it can be relied on")]
+    #[error("cannot sync {file}: {source}; data written to it may be lost")]
     Sync {
         /// The file.
         file: Arc<str>,
@@ -139,7 +150,7 @@ pub enum WriteError {
         source: Arc<io::Error>,
     },
     /// An earlier write or sync of this file failed.
-    #[error("{file} had a failed write before; nothing more is written to it")]
+    #[error("an earlier write to {file} failed, so it accepts no more writes")]
     Poisoned {
         /// The file.
         file: Arc<str>,
@@ -174,13 +185,13 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// It is no directory.
-    #[error("{path} is not a directory; a store is one")]
+    #[error("{path} is not a directory; a store is a directory")]
     NotADirectory {
         /// The path.
         path: PathBuf,
     },
     /// The back end cannot work here.
-    #[error("back end {backend} cannot be used for {path}: {reason}")]
+    #[error("back end {backend} is not available for {path}: {reason}")]
     Unavailable {
         /// The back end that was asked for.
         backend: &'static str,

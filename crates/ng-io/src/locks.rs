@@ -115,7 +115,7 @@ impl Locks {
     ) -> io::Result<Option<Lock>> {
         self.home.check()?;
         if checkpoint_id == WRITER {
-            let message = "checkpoint 0 cannot be pinned, checkpoints count from 1";
+            let message = "checkpoint 0 cannot be pinned: checkpoints are numbered from 1";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
         let mut state = self.state();
@@ -124,7 +124,7 @@ impl Locks {
         };
         // Nobody locks this byte for writing, so a refusal is no answer that may be waited for.
         if !set(file, libc::F_RDLCK, checkpoint_id)? {
-            let message = format!("a foreign program has locked byte {checkpoint_id} of {PINS}");
+            let message = format!("another program holds a lock on byte {checkpoint_id} of {PINS}");
             return Err(io::Error::other(message));
         }
         *state.pins.entry(checkpoint_id).or_default() += 1;
@@ -179,7 +179,7 @@ impl State {
             (self.file, self.can_write) = (Some(open(OFlags::RDWR | OFlags::CREATE)?), true);
         }
         self.file.as_ref().filter(|_| self.can_write).ok_or_else(|| {
-            let message = format!("{PINS} cannot be opened for writing, the place is read-only");
+            let message = format!("cannot open {PINS} for writing: the directory is read-only");
             io::Error::new(io::ErrorKind::PermissionDenied, message)
         })
     }

@@ -107,7 +107,7 @@ impl Queue {
     ) -> io::Result<()> {
         let place = self.places.get_mut(index as usize).and_then(Option::take);
         let Some((op, frame)) = place else {
-            return Err(io::Error::other("the device completed a read that was not in flight"));
+            return Err(io::Error::other("the device completed a read that was never submitted"));
         };
         match result {
             Ok(len) => {
@@ -166,7 +166,8 @@ fn check(op: &ReadOp) -> io::Result<()> {
     if aligned && sized && placed {
         return Ok(());
     }
-    let message = format!("a read of {} bytes at {} is not one of whole blocks", op.len, op.offset);
+    let message =
+        format!("a read of {} bytes at {} does not cover whole blocks", op.len, op.offset);
     Err(io::Error::new(io::ErrorKind::InvalidInput, message))
 }
 

@@ -22,7 +22,7 @@ use crate::stats::{IoCounts, IoStats};
 #[derive(Clone, Debug, Error)]
 pub enum ScratchError {
     /// The disk is full; the source says how much was wanted and is free.
-    #[error("no room for temporary files in {directory}: {source}")]
+    #[error("no space for temporary files in {directory}: {source}")]
     DiskFull {
         /// The directory.
         directory: PathBuf,
@@ -30,7 +30,7 @@ pub enum ScratchError {
         source: Arc<io::Error>,
     },
     /// A read past the end: a defect of the caller, or a file system that lost data.
-    #[error("a temporary file in {directory} ends before {len} bytes at {offset}")]
+    #[error("a temporary file in {directory} ends before the {len} bytes at {offset}")]
     Truncated {
         /// The directory.
         directory: PathBuf,

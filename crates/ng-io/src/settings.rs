@@ -25,7 +25,7 @@ pub fn private_file(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
     let file = opened(path)?;
     let mode = file.metadata()?.mode() & 0o777;
     if mode & OTHERS != 0 {
-        let message = format!("others can read or change it (mode {mode:03o}): use mode 600");
+        let message = format!("other users can read or change it (mode {mode:03o}): set mode 600");
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
     }
     whole(&file, max_bytes)

@@ -33,7 +33,9 @@ pub enum SourceError {
         path: PathBuf,
     },
     /// It ends too early.
-    #[error("{path} is truncated: {len} bytes at {offset} are missing, it has {file_bytes}")]
+    #[error(
+        "{path} is truncated: it has {file_bytes} bytes, and {len} bytes at {offset} are missing"
+    )]
     Truncated {
         /// The file.
         path: PathBuf,
@@ -45,13 +47,13 @@ pub enum SourceError {
         file_bytes: u64,
     },
     /// It is a pipe or the like, which has no length and no positions.
-    #[error("{path} is not a regular file; it can only be read from front to back")]
+    #[error("{path} is not a regular file; it can only be read sequentially")]
     NotSeekable {
         /// The path.
         path: PathBuf,
     },
     /// It is larger than the caller takes.
-    #[error("{path} has {bytes} bytes; at most {limit} are read")]
+    #[error("{path} has {bytes} bytes, more than the limit of {limit}")]
     TooLarge {
         /// The file.
         path: PathBuf,
@@ -139,7 +141,7 @@ impl SourceFile {
         let path = || self.path().to_owned();
         let len = fits.ok_or_else(|| SourceError::TooLarge { path: path(), bytes, limit })?;
         let mut all = Vec::new();
-        let no_memory = |_| self.failed("find memory for", io::ErrorKind::OutOfMemory.into());
+        let no_memory = |_| self.failed("allocate memory for", io::ErrorKind::OutOfMemory.into());
         all.try_reserve_exact(len).map_err(no_memory)?;
         all.resize(len, 0);
         self.read_exact_at(0, &mut all)?;
@@ -175,7 +177,7 @@ impl SourceFile {
     pub fn len(&self) -> Result<u64, SourceError> {
         self.check_regular()?;
         let stat = rustix::fs::fstat(&self.shared.fd);
-        let stat = stat.map_err(|errno| self.failed("look at", errno.into()))?;
+        let stat = stat.map_err(|errno| self.failed("examine", errno.into()))?;
         Ok(stat.st_size.cast_unsigned())
     }
 

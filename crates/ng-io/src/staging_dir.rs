@@ -33,25 +33,25 @@ const REMOVAL_PAUSE: Duration = Duration::from_millis(10);
 #[derive(Debug, Error)]
 pub enum StagingError {
     /// There is something under the final name already.
-    #[error("{path} exists; choose another name, or ask for it to be replaced")]
+    #[error("{path} already exists; choose another name, or allow it to be replaced")]
     Exists {
         /// The final name.
         path: PathBuf,
     },
     /// Another process is building the same directory.
-    #[error("another process is building {path}; wait for it to end, or stop it")]
+    #[error("another process is building {path}; wait for it to finish, or stop it")]
     Busy {
         /// The staging directory.
         path: PathBuf,
     },
     /// The final name has no last component, such as `/` or `..`.
-    #[error("{path} cannot be the name of a new directory")]
+    #[error("{path} is not a valid name for a new directory")]
     BadName {
         /// The name.
         path: PathBuf,
     },
     /// The directory that the new one shall be in is not there.
-    #[error("{path}: no such directory to create a new one in; create it first")]
+    #[error("{path}: the parent directory does not exist; create it first")]
     NoParent {
         /// The parent.
         path: PathBuf,
@@ -320,7 +320,7 @@ fn sync_tree(path: &Path) -> Result<(), StagingError> {
     let entries = fs::read_dir(path).map_err(|source| failed("list", path, source))?;
     for entry in entries {
         let entry = entry.map_err(|source| failed("list", path, source))?;
-        let kind = entry.file_type().map_err(|source| failed("look at", path, source))?;
+        let kind = entry.file_type().map_err(|source| failed("examine", path, source))?;
         if kind.is_dir() {
             sync_tree(&entry.path())?;
         } else {

@@ -184,7 +184,7 @@ fn write_all(
     let mut tries = 0;
     while !bytes.is_empty() {
         let error = match disk.write(file, offset, bytes) {
-            Ok(0) => io::Error::new(io::ErrorKind::WriteZero, "the device takes no more bytes"),
+            Ok(0) => io::Error::new(io::ErrorKind::WriteZero, "the device accepts no more bytes"),
             Ok(len) => {
                 let len = len.min(bytes.len());
                 (tries, offset, bytes) = (0, offset + len as u64, &bytes[len..]);

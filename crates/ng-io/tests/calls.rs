@@ -163,6 +163,6 @@ fn each_error_is_explained_for_every_face() {
         Trailing { bytes: 1 },
         TooMany { what: "pairs of metadata", count: 2, count_max: 1 },
         BadBytes { what: "the path" },
-        Credit { what: "it sends more than that" },
+        Credit { what: "it sends more than its credit" },
     }));
 }

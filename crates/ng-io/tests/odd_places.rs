@@ -21,7 +21,7 @@ fn auto_maps_files_on_tmpfs_and_says_so() {
     let opened = open_dir(dir.path(), BackendChoice::Auto, &OpenOptions::default());
     let opened = opened.expect("opened");
     assert_eq!(opened.disk.backend(), "mmap");
-    assert!(opened.note.contains("tmpfs is memory"), "{}", opened.note);
+    assert!(opened.note.contains("tmpfs is in memory"), "{}", opened.note);
     for choice in BackendChoice::ALL {
         // Older kernels have no O_DIRECT on tmpfs: then `direct` says so and `uring` reads
         // buffered.

@@ -42,10 +42,10 @@ fn each_rule_that_a_peer_breaks_is_named() {
         );
     };
     for index in [8, 2, 4, 19, u32::MAX] {
-        garbled("not that of a frame", &|raw| raw.publish(WRITTEN, index));
+        garbled("does not point to a frame", &|raw| raw.publish(WRITTEN, index));
     }
     for index in [RING + 16, 1 << 31, u32::MAX - 15] {
-        garbled("more was written", &|raw| raw.publish(WRITTEN, index));
+        garbled("exceed the ring", &|raw| raw.publish(WRITTEN, index));
     }
     for len in [1, 1008, 1009, RING, i32::MAX as u32, u32::MAX - 15, u32::MAX] {
         garbled("longer", &|raw| {
@@ -68,7 +68,7 @@ fn each_rule_that_a_peer_breaks_is_named() {
     for index in [4112, 1 << 31, u32::MAX - 15, 8, 3] {
         let what = match index {
             8 | 3 => "",
-            _ => "more was read",
+            _ => "ahead of the write index",
         };
         let (echoed, error) = server_under(|raw| {
             fill(raw);

@@ -186,7 +186,7 @@ fn with_call(
         NG_OK => Answer::Done,
         NG_NOT_SERVED => Answer::NotServed,
         NG_MISFIT => Answer::Misfit(error.text()),
-        code => Answer::Failed(format!("result {code}: {}", error.text())),
+        code => Answer::Failed(format!("error code {code}: {}", error.text())),
     }
 }
 

@@ -10,13 +10,13 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum PluginError {
     /// An entry of the allow-list is not a SHA-256.
-    #[error("{entry:?} is not a SHA-256: it needs 64 hexadecimal digits")]
+    #[error("{entry:?} is not a valid SHA-256: expected 64 hexadecimal digits")]
     AllowList {
         /// The entry.
         entry: String,
     },
     /// The file cannot be read.
-    #[error("plug-in {}: cannot be read: {source}", path.display())]
+    #[error("plug-in {} cannot be read: {source}", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
@@ -33,8 +33,7 @@ pub enum PluginError {
     },
     /// The allow-list does not have the file.
     #[error(
-        "plug-in {}: its SHA-256 is {sha256}, which is not in the allow-list; \
-         allow it if you trust the file",
+        "plug-in {}: its SHA-256 {sha256} is not in the allow-list; add it if you trust the file",
         path.display()
     )]
     NotAllowed {
@@ -52,7 +51,7 @@ pub enum PluginError {
         problem: String,
     },
     /// The process that tries the plug-in cannot be started.
-    #[error("plug-in {}: the process that tries it cannot be started: {source}", path.display())]
+    #[error("plug-in {}: cannot start the process for its trial: {source}", path.display())]
     NoProbe {
         /// The file.
         path: PathBuf,
@@ -60,7 +59,7 @@ pub enum PluginError {
         source: io::Error,
     },
     /// It did not pass its trial in another process.
-    #[error("plug-in {}: refused after a trial in a process of its own: {problem}", path.display())]
+    #[error("plug-in {}: failed its trial in a separate process: {problem}", path.display())]
     Failed {
         /// The file.
         path: PathBuf,
@@ -77,8 +76,8 @@ pub enum PluginError {
     },
     /// A device of this name belongs to another.
     #[error(
-        "plug-in {}: its device {device:?} is there already, of {owner}; \
-         give the device a name of its own",
+        "plug-in {}: its device {device:?} is already registered by {owner}; give the device \
+         another name",
         path.display()
     )]
     Taken {

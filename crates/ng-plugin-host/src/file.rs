@@ -104,7 +104,9 @@ fn checked_bytes(path: &Path) -> Result<Vec<u8>, PluginError> {
     let failed = |source| PluginError::Unreadable { path: path.to_owned(), source };
     let io = |error: rustix::io::Errno| failed(error.into());
     let Some(name) = path.file_name().filter(|name| is_name(name)) else {
-        return unsafe_("its name is not letters, digits, '.', '_' and '-' that end with .so");
+        return unsafe_(
+            "its name is not valid: expected letters, digits, '.', '_' and '-', ending with .so",
+        );
     };
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::DIRECTORY;
@@ -121,7 +123,7 @@ fn checked_bytes(path: &Path) -> Result<Vec<u8>, PluginError> {
     };
     let stat = rustix::fs::fstat(&file).map_err(io)?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-        return unsafe_("it is not a file");
+        return unsafe_("it is not a regular file");
     }
     if let Some(problem) = writable_by_others(&stat) {
         return unsafe_(&format!("the file {problem}"));
@@ -158,12 +160,12 @@ fn is_name(name: &std::ffi::OsStr) -> bool {
 fn writable_by_others(stat: &Stat) -> Option<String> {
     let user = rustix::process::geteuid().as_raw();
     if stat.st_uid != 0 && stat.st_uid != user {
-        return Some(format!("belongs to user {}, neither to this one nor to root", stat.st_uid));
+        return Some(format!("belongs to user {}, expected the current user or root", stat.st_uid));
     }
     let others = stat.st_mode & 0o022;
     (others != 0).then(|| {
         let who = if others & 0o002 == 0 { "its group" } else { "everybody" };
-        format!("may be written by {who}; let its owner alone write it")
+        format!("is writable by {who}; make it writable only by its owner")
     })
 }
 
@@ -174,7 +176,7 @@ fn check_elf(bytes: &[u8]) -> Result<(), String> {
         .filter(|head| head.starts_with(b"\x7fELF"))
         .ok_or("it is not a shared object: it has no ELF header")?;
     if (head[4], head[5]) != (2, 1) {
-        return Err("it is not a shared object of 64 bits in little-endian order".to_owned());
+        return Err("it is not a 64-bit little-endian shared object".to_owned());
     }
     let number = |at: usize| u16::from_le_bytes([head[at], head[at + 1]]);
     if number(16) != 3 {
@@ -187,7 +189,7 @@ fn check_elf(bytes: &[u8]) -> Result<(), String> {
     };
     match number(18) {
         found if found == here => Ok(()),
-        found => Err(format!("it is for ELF machine {found}; this one is {here}")),
+        found => Err(format!("it is for ELF machine {found}; this machine is {here}")),
     }
 }
 

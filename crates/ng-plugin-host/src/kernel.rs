@@ -47,7 +47,10 @@ pub(crate) fn check_scratch(wanted: u64, most: u64) -> Result<(), String> {
     if wanted <= most {
         return Ok(());
     }
-    Err(format!("it wants {wanted} bytes of scratch memory; at most {most} for such tensors"))
+    Err(format!(
+        "it requests {wanted} bytes of scratch memory; at most {most} are allowed for these \
+         tensors"
+    ))
 }
 
 impl Definition {
@@ -71,7 +74,7 @@ struct Aligned {
 impl Aligned {
     fn new(bytes: usize, alignment: usize) -> Result<Self, KernelError> {
         let mut memory: Vec<u8> = Vec::new();
-        let none = |_| KernelError::Misfit(format!("no memory for {bytes} bytes"));
+        let none = |_| KernelError::Misfit(format!("cannot allocate {bytes} bytes"));
         memory.try_reserve_exact(bytes.saturating_add(alignment)).map_err(none)?;
         let start = memory.as_ptr().align_offset(alignment);
         Ok(Self { memory, start })
@@ -121,7 +124,9 @@ impl Kernel for PluginKernel {
                 unstage(&mut staged, outputs);
                 Ok(())
             }
-            Answer::NotServed => Err(self.failed("run returned NG_NOT_SERVED, which query may")),
+            Answer::NotServed => {
+                Err(self.failed("run returned NG_NOT_SERVED, which only query may return"))
+            }
             Answer::Misfit(text) | Answer::Failed(text) => Err(self.failed(&text)),
         }
     }

@@ -48,5 +48,5 @@ fn last_error() -> String {
         let text = libc::dlerror();
         if text.is_null() { None } else { Some(CStr::from_ptr(text).to_string_lossy()) }
     };
-    format!("it cannot be loaded: {}", text.as_deref().unwrap_or("the loader does not say why"))
+    format!("it cannot be loaded: {}", text.as_deref().unwrap_or("the loader gives no reason"))
 }

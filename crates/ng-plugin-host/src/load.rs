@@ -66,7 +66,7 @@ impl Plugin {
         let library = Library::of_descriptor(memory).map_err(changed)?;
         let found = registration(library).map_err(changed)?;
         if !passed.covers(&found.definitions) {
-            return Err(changed("it registers other kernels than in its trial".to_owned()));
+            return Err(changed("it registers different kernels than in its trial".to_owned()));
         }
         let turn = Arc::new(Mutex::new(()));
         let kernel = |definition| {

@@ -24,7 +24,7 @@ pub enum ProgramError {
         source: ConfigError,
     },
     /// A graph that is served does not run on it.
-    #[error("bundle {name:?} does not run a graph that is served: {source}")]
+    #[error("bundle {name:?} cannot run a served graph: {source}")]
     Graph {
         /// The bundle.
         name: String,

@@ -110,17 +110,17 @@ pub(crate) fn registration(library: Library) -> Result<Registration, String> {
 fn finished(registry: Registry, plugin: &NgPlugin) -> Result<Registration, String> {
     let size = size_of::<NgPlugin>() as u64;
     if plugin.struct_size != size {
-        return Err(format!("NgPlugin has struct_size {}; wanted {size}", plugin.struct_size));
+        return Err(format!("NgPlugin has struct_size {}; expected {size}", plugin.struct_size));
     }
     if plugin.api_version != NG_API_VERSION {
         let found = plugin.api_version;
-        return Err(format!("it is for version {found} of the interface, not {NG_API_VERSION}"));
+        return Err(format!("it uses version {found} of the interface; expected {NG_API_VERSION}"));
     }
     if plugin.reserved != 0 {
         return Err("a reserved field of NgPlugin is not 0".to_owned());
     }
     if registry.definitions.is_empty() {
-        return Err("it registers no kernel".to_owned());
+        return Err("it does not register any kernels".to_owned());
     }
     // SAFETY: the plug-in says so, and both texts are of its own static memory.
     let (name, version) =
@@ -163,7 +163,7 @@ unsafe extern "C" fn register_device(registry: *mut NgRegistry, device: *const N
             return Err("a reserved field of NgDevice is not 0".to_owned());
         }
         if OWN_DEVICES.contains(&name.as_str()) {
-            return Err(format!("{name:?} is a device of the host; take another name"));
+            return Err(format!("{name:?} is a device of the host; choose another name"));
         }
         registry.devices.retain(|(known, _)| *known != name);
         registry.devices.push((name, device.priority));
@@ -187,7 +187,9 @@ unsafe extern "C" fn register_op_definition(
         let definition = definition(&kernel, &op, device)?;
         if !registry.devices.iter().any(|(name, _)| *name == definition.device) {
             let device = definition.device;
-            return Err(format!("kernel of {op}: device {device:?} was not registered before"));
+            return Err(format!(
+                "kernel of {op}: device {device:?} is not registered; register it first"
+            ));
         }
         if registry.definitions.len() == KERNELS_MAX {
             return Err(format!("it registers more than {KERNELS_MAX} kernels"));
@@ -204,9 +206,9 @@ unsafe extern "C" fn register_op_definition(
 fn definition(kernel: &NgKernel, op: &str, device: String) -> Result<Definition, String> {
     let plain = |name: &str| name.replace('_', "").to_lowercase();
     let known = Op::names().find(|name| plain(name) == plain(op));
-    let name = known.ok_or_else(|| format!("there is no operation {op:?} for a kernel"))?;
+    let name = known.ok_or_else(|| format!("unknown operation {op:?} of a kernel"))?;
     if !is_offered(&name) {
-        return Err(format!("{name} is not offered to plug-ins: the devices of the host do it"));
+        return Err(format!("plug-ins cannot provide {name}: only devices of the host compute it"));
     }
     let missing = |function: &str| format!("kernel of {name}: {function} is NULL");
     let query = kernel.query.ok_or_else(|| missing("query"))?;
@@ -215,13 +217,13 @@ fn definition(kernel: &NgKernel, op: &str, device: String) -> Result<Definition,
     if !alignment.is_power_of_two() || alignment > ALIGNMENT_MAX {
         let most = ALIGNMENT_MAX;
         return Err(format!(
-            "kernel of {name}: alignment {alignment} is not a power of 2 to {most}"
+            "kernel of {name}: alignment {alignment} is not a power of 2 up to {most}"
         ));
     }
     if kernel.traits & !3 != 0 || kernel.dtypes & !7 != 0 || kernel.dtypes == 0 {
         let (traits, dtypes) = (kernel.traits, kernel.dtypes);
         let bits = format!("traits {traits:#x} and dtypes {dtypes:#x}");
-        return Err(format!("kernel of {name}: {bits} are not bits that version 1 knows"));
+        return Err(format!("kernel of {name}: {bits} are not valid in version 1"));
     }
     Ok(Definition {
         op: name,

@@ -41,19 +41,21 @@ unsafe impl Sized64 for NgKernel {
 pub(crate) unsafe fn copied<T: Sized64>(from: *const T) -> Result<T, String> {
     let name = T::NAME;
     if from.is_null() {
-        return Err(format!("it hands over NULL in place of {name}"));
+        return Err(format!("it passes NULL instead of {name}"));
     }
     if !from.is_aligned() {
-        return Err(format!("it hands over {name} at an address that is not aligned"));
+        return Err(format!("it passes {name} at an unaligned address"));
     }
     // SAFETY: the first field is a u64, and the caller says that it can be read.
     let size = unsafe { from.cast::<u64>().read() };
     let known = size_of::<T>() as u64;
     if size < known {
-        return Err(format!("{name} has struct_size {size}; version 1 has {known}"));
+        return Err(format!("{name} has struct_size {size}; version 1 needs {known}"));
     }
     if size > STRUCT_BYTES_MAX {
-        return Err(format!("{name} has struct_size {size}; at most {STRUCT_BYTES_MAX} are sense"));
+        return Err(format!(
+            "{name} has struct_size {size}; at most {STRUCT_BYTES_MAX} are allowed"
+        ));
     }
     // SAFETY: the caller says that `size` bytes can be read.
     let appended = unsafe {
@@ -61,7 +63,7 @@ pub(crate) unsafe fn copied<T: Sized64>(from: *const T) -> Result<T, String> {
         std::slice::from_raw_parts(behind, (size - known) as usize)
     };
     if appended.iter().any(|byte| *byte != 0) {
-        return Err(format!("{name} uses fields that this version does not have"));
+        return Err(format!("{name} sets fields that this version does not have"));
     }
     // SAFETY: at least the bytes of a `T` can be read, and any bytes are one.
     Ok(unsafe { from.read() })
@@ -77,13 +79,13 @@ pub(crate) unsafe fn text(from: NgText, what: &str) -> Result<String, String> {
         return Err(format!("{what} is missing"));
     }
     if from.len > TEXT_BYTES_MAX {
-        return Err(format!("{what} has {} bytes; at most {TEXT_BYTES_MAX}", from.len));
+        return Err(format!("{what} has {} bytes; at most {TEXT_BYTES_MAX} are allowed", from.len));
     }
     // SAFETY: the caller says that so many bytes can be read.
     let bytes = unsafe { std::slice::from_raw_parts(from.data.cast::<u8>(), from.len as usize) };
     let text = std::str::from_utf8(bytes).map_err(|_| format!("{what} is not UTF-8"))?;
     if text.chars().any(char::is_control) {
-        return Err(format!("{what} has control characters"));
+        return Err(format!("{what} contains control characters"));
     }
     Ok(text.to_owned())
 }
@@ -120,6 +122,6 @@ impl ErrorText {
         let len = (self.frame.len as usize).min(ERROR_BYTES);
         let text = String::from_utf8_lossy(&self.bytes[..len]).into_owned();
         let text = text.replace(|c: char| c.is_control(), " ");
-        if text.trim().is_empty() { "it does not say why".to_owned() } else { text }
+        if text.trim().is_empty() { "it gives no reason".to_owned() } else { text }
     }
 }

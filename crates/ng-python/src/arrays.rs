@@ -120,7 +120,7 @@ impl<'py> FromPyObject<'_, 'py> for Ids {
         let array: PyReadonlyArray1<'py, i64> = object.extract()?;
         let view = array.as_array();
         if let Some(negative) = view.iter().find(|id| **id < 0) {
-            let message = format!("node or edge id {negative} is negative; ids count from 0");
+            let message = format!("node or edge id {negative} is negative; ids start at 0");
             return Err(errors::named("NodeOutOfRange", message));
         }
         Ok(Self(view.iter().map(|id| *id as u64).collect()))
@@ -139,6 +139,7 @@ impl<'py> IntoPyObject<'py> for Ids {
 
 /// Why weights that are kept narrow do not come out of a graph.
 pub fn narrow() -> PyErr {
-    let message = "a narrow tensor has no array: cast it in the graph".to_owned();
+    let message =
+        "a tensor of a narrow type cannot be returned as an array; cast it in the graph".to_owned();
     crate::errors::named("UnsupportedModel", message)
 }

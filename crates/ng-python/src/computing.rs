@@ -38,7 +38,7 @@ impl Computing {
                 Ok(py.detach(|| devices.table()))
             }
             Self::Model(_) => {
-                let problem = "onnxruntime computes whole models and has no kernels";
+                let problem = "onnxruntime runs whole models, so it has no table of kernels";
                 Err(named("UnsupportedArgument", problem.to_owned()))
             }
         }

@@ -48,7 +48,11 @@ impl Engine {
             "metadata" => Prepare::Metadata,
             "hot" => Prepare::Hot,
             "all" => Prepare::All,
-            other => return Err(PyValueError::new_err(format!("no way to prepare: {other:?}"))),
+            other => {
+                return Err(PyValueError::new_err(format!(
+                    "{other:?} is not a valid way to prepare: expected metadata, hot or all"
+                )));
+            }
         };
         let options = EngineOptions {
             fanouts: Fanouts::new(fanouts).map_err(raised)?,

@@ -34,7 +34,8 @@ impl OneFile {
         let file = reader.open(name).map_err(failed)?;
         let bytes = reader.len(file).map_err(failed)?;
         if bytes < READ_BYTES_MAX as u64 {
-            let message = format!("{name} has {bytes} bytes; {READ_BYTES_MAX} are the least");
+            let message =
+                format!("{name} has {bytes} bytes; at least {READ_BYTES_MAX} are required");
             return Err(failed(message));
         }
         Ok(Self { reader, file, bytes, backend })

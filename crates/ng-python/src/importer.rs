@@ -44,7 +44,7 @@ impl<'py> Ids<'py> {
     }
 
     fn slice(&self) -> PyResult<IdSlice<'_>> {
-        let strided = |_| PyValueError::new_err("ids must be contiguous");
+        let strided = |_| PyValueError::new_err("id arrays must be contiguous");
         Ok(match self {
             Self::I32(array) => IdSlice::I32(array.as_slice().map_err(strided)?),
             Self::I64(array) => IdSlice::I64(array.as_slice().map_err(strided)?),
@@ -155,7 +155,7 @@ impl Importer {
             "remove" => SelfLoops::Remove,
             "add" => SelfLoops::Add,
             other => {
-                let message = format!("self_loops is keep, remove or add, not {other:?}");
+                let message = format!("self_loops must be keep, remove or add, got {other:?}");
                 return Err(PyValueError::new_err(message));
             }
         };
@@ -265,7 +265,7 @@ impl Importer {
             Some("pairs") => Some(NpyLayout::Pairs),
             Some("rows") => Some(NpyLayout::TwoRows),
             Some(other) => {
-                let message = format!("layout is pairs or rows, not {other:?}");
+                let message = format!("layout must be pairs or rows, got {other:?}");
                 return Err(PyValueError::new_err(message));
             }
         };
@@ -328,7 +328,9 @@ impl Importer {
     ) -> PyResult<usize> {
         let owner = owner(kind, type_id)?;
         let known = SparseValue::ALL.into_iter().find(|known| known.name() == value);
-        let value = known.ok_or_else(|| PyValueError::new_err(format!("no value {value:?}")))?;
+        let value = known.ok_or_else(|| {
+            PyValueError::new_err(format!("{value:?} is not a valid kind of sparse values"))
+        })?;
         self.with(|inner| Ok(inner.begin_sparse_tensor(owner, name, &shape, value)?.0))
     }
 
@@ -491,7 +493,7 @@ fn one_byte(delimiter: &str) -> PyResult<u8> {
     match delimiter.as_bytes() {
         [byte] => Ok(*byte),
         _ => Err(PyValueError::new_err(format!(
-            "the delimiter must be one ASCII character, not {delimiter:?}"
+            "the delimiter must be one ASCII character, got {delimiter:?}"
         ))),
     }
 }

@@ -162,7 +162,11 @@ impl Inputs {
             Some((sources, destinations)) if sources.0.len() == destinations.0.len() => {
                 ng_sample::Inputs::links(sources.0, destinations.0)
             }
-            Some(_) => return Err(PyValueError::new_err("a link has two ends")),
+            Some(_) => {
+                return Err(PyValueError::new_err(
+                    "sources and destinations of links differ in number",
+                ));
+            }
             None => ng_sample::Inputs::edges(None),
         };
         Ok(Self { inner: Arc::new(inner.with_times(owned_times(times))) })
@@ -183,7 +187,10 @@ impl Inputs {
         let last = ends.0.last().copied().unwrap_or(0);
         let counts = nodes.as_ref().is_none_or(|nodes| nodes.0.len() as u64 == last);
         if !ends.0.is_sorted() || ends.0.first() != Some(&0) || !counts {
-            return Err(PyValueError::new_err("groups of nodes follow each other from 0 on"));
+            return Err(PyValueError::new_err(
+                "the ends of groups must start at 0, must not decrease, and must end at the \
+                 number of nodes",
+            ));
         }
         let nodes = nodes.map(|nodes| nodes.0);
         let inner = ng_sample::Inputs::groups(NodeTypeId(node_type), ends.0, nodes);

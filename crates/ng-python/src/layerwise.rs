@@ -32,7 +32,7 @@ pub struct Inferred {
 
 impl Inferred {
     fn get(&self) -> PyResult<Arc<ng_engine::Inferred>> {
-        let closed = || errors::named("NeargraphError", "the result was closed".into());
+        let closed = || errors::named("NeargraphError", "the result is closed".into());
         locked(&self.inner).clone().ok_or_else(closed)
     }
 }
@@ -133,7 +133,7 @@ impl Inferred {
         Ok(match self.get()?.begun {
             Begun::New => ("new", String::new()),
             Begun::Resumed { passes, rows } => {
-                ("resumed", format!("{passes} passes and {rows} rows were done"))
+                ("resumed", format!("{passes} passes and {rows} rows were already computed"))
             }
             Begun::Anew(why) => ("anew", why.to_owned()),
         })

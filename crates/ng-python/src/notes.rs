@@ -13,10 +13,12 @@ use crate::loader::chosen_dict;
 /// Has Python hear a note.
 pub fn tell(py: Python<'_>, note: Note) -> PyResult<()> {
     match note {
-        Note::NotReplayed(error) => warn(py, &format!("{error}; batches are sampled instead")),
+        Note::NotReplayed(error) => {
+            warn(py, &format!("{error}; batches are sampled instead of replayed"))
+        }
         Note::NotAhead(error) => {
             let advice = errors::raised(error).value(py).str()?;
-            let what = "batches are made one by one, which reads more from the disk";
+            let what = "reading batch by batch without look-ahead, which reads more from the disk";
             warn(py, &format!("{what}: {advice}"))
         }
         Note::Decided(decided) => {

@@ -83,9 +83,10 @@ fn load(path: &Path, (allow, probe, seconds): &Checks) -> Result<Arc<Plugin>, Fa
     let allow = AllowList::new(allow).map_err(Failed::Plugin)?;
     let (program, args) = probe
         .split_first()
-        .ok_or_else(|| Failed::Other("there is no program that tries plug-ins".to_owned()))?;
+        .ok_or_else(|| Failed::Other("no program is configured that tries plug-ins".to_owned()))?;
     let limit = Duration::try_from_secs_f64(*seconds);
-    let limit = limit.map_err(|_| Failed::Other(format!("{seconds} is not a time in seconds")))?;
+    let limit =
+        limit.map_err(|_| Failed::Other(format!("{seconds} is not a valid number of seconds")))?;
     let probe = Probe::new(program, args.iter().map(Into::into).collect()).with_limit(limit);
     Plugin::load(path, &allow, &probe).map_err(Failed::Plugin)
 }
@@ -132,7 +133,7 @@ fn shown(plugin: &Plugin) -> Shown {
 
 fn preset(name: &str) -> Result<Bundle, Failed> {
     let known = Bundle::PRESETS.map(|name| format!("{name:?}")).join(", ");
-    let none = || Failed::Other(format!("there is no bundle {name:?}; there are {known}"));
+    let none = || Failed::Other(format!("unknown bundle {name:?}; known: {known}"));
     Bundle::preset(name).ok_or_else(none)
 }
 
@@ -145,12 +146,14 @@ fn changed(mut bundle: Bundle, change: Change, checks: &Checks) -> Result<Bundle
     }
     for (device, priority) in priorities {
         if !bundle.devices.priorities().iter().any(|(known, _)| *known == device) {
-            return Err(Failed::Other(format!("there is no device {device:?}")));
+            return Err(Failed::Other(format!("device {device:?} does not exist")));
         }
         bundle.devices.register_device(&device, priority);
     }
     if let Some(json) = accelerator {
-        let wrong = |error| Failed::Other(format!("the accelerator is not valid: {error}"));
+        let wrong = |error| {
+            Failed::Other(format!("the configuration of the accelerator is not valid: {error}"))
+        };
         bundle.accelerator = serde_json::from_str(&json).map_err(wrong)?;
     }
     Ok(bundle)
@@ -236,7 +239,9 @@ impl Devices {
 
     /// Seconds that the simulated accelerator takes for products and for sums.
     fn simulated(&self, py: Python<'_>, model: &str, visits: Vec<u64>) -> PyResult<(f64, f64)> {
-        let wrong = |error| raised(Failed::Other(format!("the model is not valid: {error}")));
+        let wrong = |error| {
+            raised(Failed::Other(format!("the description of the model is not valid: {error}")))
+        };
         let model = serde_json::from_str(model).map_err(wrong)?;
         // Somebody may be changing the bundle.
         Ok(py.detach(|| self.program.bundle().simulated(&model, &visits)))

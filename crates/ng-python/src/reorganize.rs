@@ -44,7 +44,8 @@ pub fn reorganize(
         ("locality", None) => By::Locality,
         ("visits", Some(visits)) => By::Visits(visits.0),
         _ => {
-            let message = format!("an order by {by:?}: use \"heat\", \"locality\" or visits");
+            let message =
+                format!("{by:?} is not a valid order: expected \"heat\", \"locality\" or visits");
             return Err(errors::named("UnsupportedArgument", message));
         }
     };

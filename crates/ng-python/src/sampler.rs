@@ -321,7 +321,7 @@ impl MiniBatch {
         let wanted = snapshot::tensor(&self.snapshot, kind, type_id, name)?;
         let found = self.columns.iter().find(|(tensor, _)| *tensor == wanted);
         found.map(|(_, array)| array).ok_or_else(|| {
-            let message = format!("tensor {name:?} was not asked for when the sampler was made");
+            let message = format!("tensor {name:?} was not requested when the sampler was created");
             errors::named("NameNotFound", message)
         })
     }
@@ -362,5 +362,5 @@ fn column_array<'py>(
 }
 
 fn no_type(kind: &str, id: usize) -> PyErr {
-    errors::named("NameNotFound", format!("the store has no {kind} type {id}"))
+    errors::named("NameNotFound", format!("{kind} type {id} does not exist in the store"))
 }

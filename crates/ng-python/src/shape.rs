@@ -43,7 +43,7 @@ impl Shape {
             }
             (None, Some(marked)) => EdgeSet::Induced(marked),
             (Some(_), Some(_)) => {
-                return Err(PyValueError::new_err("both_ways and induced exclude each other"));
+                return Err(PyValueError::new_err("both_ways and induced cannot be combined"));
             }
         };
         let time = times.map(|strategy| temporal(snapshot, strategy, node_times)).transpose()?;
@@ -65,7 +65,7 @@ fn temporal(
         "uniform" => false,
         "last" => true,
         other => {
-            let what = format!("{other:?} is not one of 'uniform', 'last'");
+            let what = format!("{other:?} is not a valid strategy: expected 'uniform' or 'last'");
             return Err(PyValueError::new_err(what));
         }
     };
@@ -140,7 +140,11 @@ impl Roots {
             "nodes" => RootsOf::Nodes,
             "degrees" => RootsOf::Degrees,
             "edges" => RootsOf::Edges,
-            other => return Err(PyValueError::new_err(format!("{other:?} is not a way to draw"))),
+            other => {
+                return Err(PyValueError::new_err(format!(
+                    "{other:?} is not a valid way to draw: expected nodes, degrees or edges"
+                )));
+            }
         };
         let snapshot = Arc::clone(&snapshot.inner);
         let made =

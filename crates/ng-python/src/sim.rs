@@ -48,7 +48,7 @@ impl Trace {
     ) -> PyResult<Self> {
         let Some(set) = Dataset::by_name(name) else {
             let known = DATASETS.map(|set| set.name).join(", ");
-            let message = format!("no data set {name:?}; there are {known}");
+            let message = format!("unknown data set {name:?}; known: {known}");
             return Err(errors::named("NameNotFound", message));
         };
         let trace = py.detach(|| set.trace(batches, targets, &fanouts, seed));
@@ -167,7 +167,7 @@ pub fn sim_config(mode: &str) -> PyResult<String> {
         "paper" => Config::paper(),
         "detailed" => Config::detailed(),
         _ => {
-            let message = format!("mode {mode:?}: use \"paper\" or \"detailed\"");
+            let message = format!("mode {mode:?} is not valid: expected \"paper\" or \"detailed\"");
             return Err(failed(message));
         }
     };
@@ -210,7 +210,7 @@ pub fn sim_switched(config: &str, switch: &str, other: &str) -> PyResult<String>
     let (mut config, other): (Config, Config) = (parsed(config)?, parsed(other)?);
     let found = Config::SWITCHES.iter().find(|(name, _)| *name == switch);
     let Some((_, take)) = found else {
-        return Err(errors::named("NameNotFound", format!("no switch {switch:?}")));
+        return Err(errors::named("NameNotFound", format!("unknown switch {switch:?}")));
     };
     take(&mut config, &other);
     Ok(json!(config).to_string())
@@ -251,7 +251,8 @@ pub fn simulate_requests(
 }
 
 pub fn parsed<T: serde::de::DeserializeOwned>(text: &str) -> PyResult<T> {
-    serde_json::from_str(text).map_err(|error| failed(format!("simulation: {error}")))
+    serde_json::from_str(text)
+        .map_err(|error| failed(format!("invalid settings of the simulation: {error}")))
 }
 
 pub fn failed<E: Display>(why: E) -> PyErr {

@@ -233,7 +233,8 @@ pub fn tensor(
 ) -> PyResult<TensorRef> {
     let owner = owner(kind, type_id)?;
     snapshot.catalog().find_tensor(owner, name).ok_or_else(|| {
-        let message = format!("the store has no {kind} tensor {name:?} of {kind} type {type_id}");
+        let message =
+            format!("{kind} tensor {name:?} of {kind} type {type_id} does not exist in the store");
         errors::named("NameNotFound", message)
     })
 }
@@ -259,7 +260,8 @@ fn reserve(snapshot: &ng_store::Snapshot, bytes: u64) -> Result<Reservation, Rea
 
 fn region(len: u64) -> PyResult<Buffer> {
     Buffer::new(len as usize).map_err(|error| {
-        let message = format!("the system has no {len} bytes of memory for these rows: {error}");
+        let message =
+            format!("the system cannot allocate {len} bytes of memory for the rows: {error}");
         errors::named("IoFailed", message)
     })
 }
@@ -267,7 +269,9 @@ fn region(len: u64) -> PyResult<Buffer> {
 /// What the catalog says of a tensor.
 pub fn meta(snapshot: &ng_store::Snapshot, tensor: TensorRef) -> PyResult<&TensorMeta> {
     let found = snapshot.catalog().tensor(tensor);
-    found.ok_or_else(|| errors::named("NameNotFound", format!("no tensor {tensor:?}")))
+    found.ok_or_else(|| {
+        errors::named("NameNotFound", format!("tensor {tensor:?} does not exist in the store"))
+    })
 }
 
 /// Parses `"node"` or `"edge"` with a type id.
@@ -275,6 +279,8 @@ pub fn owner(kind: &str, type_id: u16) -> PyResult<Owner> {
     match kind {
         "node" => Ok(Owner::Node(NodeTypeId(type_id))),
         "edge" => Ok(Owner::Edge(EdgeTypeId(type_id))),
-        other => Err(PyValueError::new_err(format!("kind is 'node' or 'edge', not {other:?}"))),
+        other => {
+            Err(PyValueError::new_err(format!("kind must be 'node' or 'edge', got {other:?}")))
+        }
     }
 }

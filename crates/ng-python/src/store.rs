@@ -189,7 +189,9 @@ impl Store {
     fn set_disk_rates(&self, reads_per_s: f64, bytes_per_s: f64) -> PyResult<()> {
         let costs = DiskCosts::possible(reads_per_s, bytes_per_s).ok_or_else(|| {
             let (reads, bytes) = (reads_per_s, bytes_per_s);
-            PyValueError::new_err(format!("no disk gives {reads} reads and {bytes} bytes a second"))
+            PyValueError::new_err(format!(
+                "{reads} reads and {bytes} bytes per second are not valid disk rates"
+            ))
         })?;
         self.store()?.snapshot().set_disk_costs(&costs);
         Ok(())
@@ -232,7 +234,9 @@ pub fn busy_timeout(seconds: f64) -> PyResult<Duration> {
         return Ok(Duration::MAX);
     }
     Duration::try_from_secs_f64(seconds).map_err(|_| {
-        PyValueError::new_err(format!("busy_timeout is {seconds}; give seconds, 0 or more"))
+        PyValueError::new_err(format!(
+            "busy_timeout must be a number of seconds, 0 or more, got {seconds}"
+        ))
     })
 }
 

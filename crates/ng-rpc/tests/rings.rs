@@ -270,7 +270,7 @@ fn one_client_too_many_is_told_so_and_comes_in_later() {
     let mut last = at(&path);
     let refused = runtime.block_on(all(&mut last, ask(ECHO, 1, 1))).expect_err("full");
     assert_eq!(refused.code(), Code::Unavailable);
-    assert!(refused.message().contains("as many connections as it allows"), "{refused}");
+    assert!(refused.message().contains("reached its limit of connections"), "{refused}");
     clients.pop();
     until("there is a place", || runtime.block_on(all(&mut last.clone(), ask(ECHO, 1, 1))).is_ok());
     drop(clients);

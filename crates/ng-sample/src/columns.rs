@@ -101,7 +101,9 @@ impl Columns {
         for (place, column) in wanted.iter().enumerate() {
             let tensor = column.tensor;
             let Some(meta) = snapshot.catalog().tensor(tensor) else {
-                return Err(SampleError::Spec(format!("the store has no tensor {tensor:?}")));
+                return Err(SampleError::Spec(format!(
+                    "tensor {tensor:?} does not exist in the store"
+                )));
             };
             check_edge_ids(snapshot, tensor)?;
             let decoder = decoder(snapshot, column, meta)?;
@@ -234,8 +236,8 @@ fn decoder(
         return Ok(None);
     }
     Err(SampleError::Spec(format!(
-        "tensor {:?} cannot come as sparse rows: only what is stored sparse can, as f32; ask for \
-         dense rows",
+        "tensor {:?} cannot be read as sparse rows: only tensors stored sparse can, as f32; read \
+         it as dense rows",
         meta.name
     )))
 }

@@ -81,7 +81,7 @@ impl EdgePlaces {
         for number in numbers {
             if *number >= self.num_edges() {
                 let (known, given) = (self.num_edges(), number);
-                let what = format!("edge {given} does not exist: the type has {known} edges");
+                let what = format!("edge {given} does not exist: its type has {known} edges");
                 return Err(SampleError::Spec(what));
             }
             let group = self.before.partition_point(|before| before <= number) - 1;
@@ -110,5 +110,5 @@ impl EdgePlaces {
 
 /// Why an edge type is not found.
 pub(crate) fn no_type(edge_type: EdgeTypeId) -> SampleError {
-    SampleError::Spec(format!("the store has no edge type {}", edge_type.0))
+    SampleError::Spec(format!("edge type {} does not exist in the store", edge_type.0))
 }

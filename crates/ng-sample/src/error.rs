@@ -16,8 +16,8 @@ pub enum SampleError {
     /// A weight that nothing can be drawn by.
     #[error(
         "weight {weight} at position {position} of the list of node {destination} under \
-         {relation:?} is not a valid weight to sample by: it is negative or not finite; change it, \
-         or sample uniformly"
+         {relation:?} is not a valid weight: it is negative or not finite; change it, or sample \
+         uniformly"
     )]
     Weight {
         /// Name of the edge type's relation.
@@ -31,8 +31,8 @@ pub enum SampleError {
     },
     /// No pair without an edge was found.
     #[error(
-        "no negative link was found: the last of {tries} tries was a pair with node {node}, and \
-         edges {relation:?} join it with nearly all others; ask for fewer or no negative links"
+        "no negative link was found in {tries} tries: node {node} of the last pair has edges \
+         {relation:?} to nearly all other nodes; request fewer or no negative links"
     )]
     NoNegative {
         /// Name of the edge type's relation.
@@ -44,21 +44,20 @@ pub enum SampleError {
     },
     /// Out-edges are asked for that the store does not keep.
     #[error(
-        "edges {relation:?} are drawn by in-degree and out-degree, and the store keeps them by \
-         destination alone"
+        "drawing edges {relation:?} by degree needs their reverse, which the store does not keep"
     )]
     NoReverse {
         /// Name of the edge type's relation.
         relation: String,
     },
     /// Tensors of edges cannot be gathered without edge ids.
-    #[error("edge type {edge_type} keeps no edge ids, so its tensors cannot be gathered")]
+    #[error("edge type {edge_type} has no edge ids, so its tensors cannot be gathered")]
     NoEdgeIds {
         /// Name of the relation.
         edge_type: String,
     },
     /// A tensor has too many rows to look ahead.
-    #[error("tensor {tensor:?} has {num_rows} rows, too many to look ahead")]
+    #[error("tensor {tensor:?} has {num_rows} rows, too many for look-ahead")]
     TooManyRows {
         /// Name of the tensor.
         tensor: String,
@@ -76,7 +75,7 @@ pub enum SampleError {
     Direct(#[from] DirectError),
     /// The batch does not fit beside what is held already.
     #[error(
-        "a mini-batch of {} does not fit the memory budget: {} of {} are taken",
+        "a mini-batch of {} does not fit into the memory budget: {} of {} are in use",
         format_bytes(*wanted_bytes), format_bytes(*held_bytes), format_bytes(*limit_bytes)
     )]
     Budget {
@@ -91,8 +90,8 @@ pub enum SampleError {
     },
     /// Looking ahead needs more memory than there is.
     #[error(
-        "the memory budget is too small to look ahead: a batch takes {}, and {} of {} are left for \
-         batches",
+        "the memory budget is too small for look-ahead: a batch takes {}, and {} of {} are left \
+         for batches",
         format_bytes(*wanted_bytes), format_bytes(*free_bytes), format_bytes(*limit_bytes)
     )]
     TooSmallToLookAhead {
@@ -107,7 +106,7 @@ pub enum SampleError {
     },
     /// The system gave no memory although the budget had room.
     #[error(
-        "the system does not provide {} of memory for the rows of a batch: {source}",
+        "the system cannot allocate {} of memory for the rows of a batch: {source}",
         format_bytes(*bytes as u64)
     )]
     NoMemory {
@@ -117,12 +116,12 @@ pub enum SampleError {
         source: std::io::Error,
     },
     /// Batches that were sampled ahead could not be written down or read back.
-    #[error("cannot keep batches on disk that were sampled first: {0}")]
+    #[error("cannot store sampled batches on disk: {0}")]
     Spill(#[from] ScratchError),
     /// A batch gave its memory back to an earlier one. It is made again, so this never leaves a
     /// pipeline.
     #[doc(hidden)]
-    #[error("the batch made room for an earlier one")]
+    #[error("the batch gave its memory to an earlier one")]
     MadeRoom,
     /// Everything stops, as somebody else said why. This never leaves a pipeline.
     #[doc(hidden)]
@@ -135,7 +134,7 @@ pub enum SampleError {
         source: std::io::Error,
     },
     /// A preparing thread ended without an answer.
-    #[error("a sampling thread stopped unexpectedly; please report this with the log before it")]
+    #[error("a sampling thread ended unexpectedly; please report this with the log up to here")]
     ThreadLost,
 }
 

@@ -42,7 +42,10 @@ impl Sampler {
         admit: &Admit<'_>,
     ) -> Result<Links, SampleError> {
         let places = links.places.as_ref().ok_or_else(|| {
-            SampleError::Spec("links are given by number, and where edges are is not known".into())
+            SampleError::Spec(
+                "links are given by edge number, but the sampler has no index of edge numbers"
+                    .into(),
+            )
         })?;
         let (destinations, positions) = places.find(self.snapshot(), numbers, admit)?;
         let mut found = Expansion::default();
@@ -202,7 +205,7 @@ impl DatedNodes {
         let allowed = self.nodes.partition_point(|(time, _)| *time <= until) as u64;
         if allowed == 0 {
             return Err(SampleError::Spec(format!(
-                "a negative link of time {until} has no end: all nodes are later than that"
+                "there is no node for a negative link at time {until}: all nodes are later"
             )));
         }
         Ok(self.nodes[draws.below(attempt, allowed) as usize].1)
@@ -253,7 +256,7 @@ fn draw_node(
     let found = place.and_then(|place| nodes.nodes(vec![place]).first().copied());
     found.ok_or_else(|| {
         SampleError::Spec(
-            "a negative link joins two nodes, and a node type of its ends has none".into(),
+            "negative links cannot be drawn: the node type of one end has no nodes".into(),
         )
     })
 }

@@ -125,7 +125,7 @@ pub(crate) fn decode(
     let wanted = [number as u32 as usize, catalog.node_types.len(), catalog.edge_types.len()];
     let found = [cursor.number()?, cursor.number()?, cursor.number()?];
     if found != wanted {
-        return Err(format!("it begins with {found:?}, not with {wanted:?}"));
+        return Err(format!("its header is {found:?}, expected {wanted:?}"));
     }
     let mut nodes = Vec::new();
     for _ in &catalog.node_types {
@@ -172,7 +172,7 @@ impl<'a> Cursor<'a> {
     fn take(&mut self, count: usize, width: usize) -> Result<&'a [u8], String> {
         let len = count.checked_mul(width).and_then(|len| self.at.checked_add(len));
         let taken = len.and_then(|end| self.bytes.get(self.at..end));
-        let taken = taken.ok_or_else(|| format!("{count} x {width} bytes pass its end"))?;
+        let taken = taken.ok_or_else(|| format!("{count} x {width} bytes exceed it"))?;
         self.at += taken.len();
         Ok(taken)
     }
@@ -218,7 +218,7 @@ impl<'a> Cursor<'a> {
 
 fn check_below(numbers: impl Iterator<Item = u64>, bound: u64) -> Result<(), String> {
     match numbers.max().filter(|most| *most >= bound) {
-        Some(most) => Err(format!("number {most} is not below {bound}")),
+        Some(most) => Err(format!("number {most} is out of range: the bound is {bound}")),
         None => Ok(()),
     }
 }
@@ -280,7 +280,7 @@ mod tests {
         assert_eq!(ids(&found.nodes), ids(&nodes));
         assert_eq!((found.nodes[0].ids.num_bytes(), found.nodes[1].ids.num_bytes()), (8, 24));
         assert!(found.nodes.iter().zip(&nodes).all(|(found, own)| found.per_hop == own.per_hop));
-        assert!(decode(&bytes, 7, 2, &catalog).is_err_and(|what| what.contains("begins with")));
+        assert!(decode(&bytes, 7, 2, &catalog).is_err_and(|what| what.contains("its header is")));
         for len in 0..end {
             assert!(decode(&bytes[..len], 6, 2, &catalog).is_err(), "{len} bytes");
         }
@@ -288,7 +288,7 @@ mod tests {
         past[0].ids = Ids::Narrow(vec![7, 100]);
         bytes.clear();
         encode(6, (&past, &edges), [4, 0].into_iter(), &catalog, &mut bytes);
-        assert!(decode(&bytes, 6, 2, &catalog).is_err_and(|what| what.contains("not below 100")));
+        assert!(decode(&bytes, 6, 2, &catalog).is_err_and(|what| what.contains("bound is 100")));
     }
 
     #[test]

@@ -65,7 +65,7 @@ impl Sampler {
         while taken < roots.count {
             if drawn >= roots.count.saturating_mul(TRIES_MAX) {
                 return Err(SampleError::Spec(format!(
-                    "{} edges of a batch are too many: {drawn} draws found {taken} of them",
+                    "a batch cannot have {} edges: {drawn} draws found only {taken} different ones",
                     roots.count
                 )));
             }

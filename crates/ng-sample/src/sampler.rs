@@ -144,7 +144,7 @@ impl Sampler {
     ) -> Result<Self, SampleError> {
         let (given, known) = (resident.len(), self.ends.len());
         if given != known {
-            let what = format!("topologies for {given} edge types, the store has {known}");
+            let what = format!("got topologies for {given} edge types, but the store has {known}");
             return Err(SampleError::Spec(what));
         }
         for (index, topology) in resident.iter().enumerate() {
@@ -152,8 +152,8 @@ impl Sampler {
             let found = topology.as_ref().map(|t| (t.edge_type(), t.fingerprint()));
             if found.is_some_and(|found| found != wanted) {
                 return Err(SampleError::Spec(format!(
-                    "the topology for edge type {index} is of another edge type or version; load \
-                     it from the snapshot that is sampled"
+                    "the topology for edge type {index} belongs to another edge type or version; \
+                     load it from the sampled snapshot"
                 )));
             }
         }
@@ -169,7 +169,7 @@ impl Sampler {
     pub fn with_older(self, older: Vec<Option<OlderLists>>) -> Result<Self, SampleError> {
         let (given, known) = (older.len(), self.ends.len());
         if given != known {
-            let what = format!("lists for {given} edge types, the store has {known}");
+            let what = format!("got lists for {given} edge types, but the store has {known}");
             return Err(SampleError::Spec(what));
         }
         Ok(Self { older: older.into(), ..self })

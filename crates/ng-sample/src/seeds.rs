@@ -284,11 +284,13 @@ impl SeedPlan {
         let what = if batch_size == 0 {
             "a batch must have at least 1 seed".into()
         } else if rank >= world_size {
-            format!("there is no rank {rank} among {world_size}: the first is rank 0")
+            format!(
+                "rank {rank} is not valid: expected a rank below the number of ranks, {world_size}"
+            )
         } else if !batch_size.is_multiple_of(world_size) {
             format!(
-                "a batch is shared by all ranks: {batch_size} seeds cannot be divided evenly among \
-                 {world_size} ranks"
+                "a global batch of {batch_size} seeds cannot be divided evenly among {world_size} \
+                 ranks; use a multiple of the number of ranks"
             )
         } else {
             return Ok(self);

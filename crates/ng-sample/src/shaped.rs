@@ -177,7 +177,9 @@ impl Sampler {
         admit: &Admit<'_>,
     ) -> Result<CompactSample, SampleError> {
         let [Group { node_type, ids, .. }] = start.groups.as_slice() else {
-            return Err(SampleError::Spec("such batches have seeds of one node type".into()));
+            return Err(SampleError::Spec(
+                "batches of walks or budgets need seeds of one node type".into(),
+            ));
         };
         let (seeds, mut extras) = ((*node_type, ids.as_slice()), Extras::default());
         let collected = match spread {
@@ -206,7 +208,7 @@ impl Sampler {
                 return Ok(Start::of_nodes(*node_type, ids, times));
             }
             Seeds::Drawn => {
-                let what = "seeds are drawn, and the sampler does not know how";
+                let what = "seeds are to be drawn, but the specification does not say how";
                 let roots = self.spec().roots.as_ref();
                 let roots = roots.ok_or_else(|| SampleError::Spec(what.into()))?;
                 let mut ids = self.draw_roots(roots, key.draws(), admit)?;
@@ -227,7 +229,9 @@ impl Sampler {
         };
         let spec = self.link_spec()?;
         if self.spec().shape.time.is_some() && links.times.len() != links.sources.len() {
-            return Err(SampleError::Spec("links are sampled by time without times".into()));
+            return Err(SampleError::Spec(
+                "temporal sampling of links needs a time for each link".into(),
+            ));
         }
         let ends = self.ends()[usize::from(spec.edge_type.0)];
         let ends = [ends.source, ends.destination].map(|id| NodeTypeId(id as u16));
@@ -239,7 +243,7 @@ impl Sampler {
     }
 
     fn link_spec(&self) -> Result<&crate::LinkSpec, SampleError> {
-        let what = "seeds are links, and the sampler does not know of which edge type";
+        let what = "seeds are links, but the specification has no edge type for them";
         self.spec().links.as_ref().ok_or_else(|| SampleError::Spec(what.into()))
     }
 
@@ -258,7 +262,7 @@ impl Sampler {
         if temporal.of_nodes(node_type).is_none() {
             let name = &self.snapshot().catalog().node_types[node_type].name;
             return Err(SampleError::Spec(format!(
-                "seeds of type {name:?} have no times of their own; give a time for each of them"
+                "node type {name:?} has no times; give a time for each seed"
             )));
         }
         self.times_of(node_type, ids)

@@ -25,7 +25,8 @@ impl Sampler {
         let types = (catalog.node_types.len(), catalog.num_named_edge_types());
         if types != (1, 1) || !self.spec().draws_from_first_alone() {
             return Err(SampleError::Spec(format!(
-                "a trace is of one node type and one edge type; this store has {} and {}",
+                "a trace needs a store with one node type and one edge type; this store has {} \
+                 and {}",
                 types.0, types.1
             )));
         }
@@ -55,7 +56,9 @@ impl Sampler {
         let hops: Vec<u8> = hops.flat_map(|(&n, hop)| std::iter::repeat_n(hop, n)).collect();
         for ((&node, &degree), &hop) in ids.iter().zip(&degrees).zip(&hops) {
             let degree = u32::try_from(degree).map_err(|_| {
-                SampleError::Spec(format!("node {node} has {degree} neighbours, a trace 2^32"))
+                SampleError::Spec(format!(
+                    "node {node} has {degree} neighbours, too many for a trace: at most 2^32 - 1"
+                ))
             })?;
             trace.visit(node, degree, hop);
         }

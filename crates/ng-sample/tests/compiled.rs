@@ -288,7 +288,7 @@ fn a_file_that_is_not_whole_or_of_another_key_is_refused() {
     let mut other = key();
     other.insert("seed".into(), "12".into());
     let text = file.check(&other).expect_err("another seed").to_string();
-    assert!(text.contains("seed = 11") && text.contains("12 is asked for"), "{text}");
+    assert!(text.contains("seed = 11") && text.contains("expected 12"), "{text}");
     other.remove("seed");
     assert!(file.check(&other).is_err());
     drop(file);

@@ -250,7 +250,7 @@ fn every_method_is_served_by_what_the_table_says_and_refused_by_the_rest() {
                 let file = DirectFile::open(plain.snapshot(), out.path(), "t.direct");
                 let file = Arc::new(file.expect("opens"));
                 let refused = sampler(&plain, method).with_direct(file).err().expect("refused");
-                let named = format!("{} sampling looks at", method.row().name);
+                let named = format!("{} sampling needs", method.row().name);
                 assert!(refused.to_string().contains(&named), "{refused}");
                 continue;
             }

@@ -143,7 +143,7 @@ fn what_does_not_fit_is_refused_and_a_stop_leaves_the_store() {
     };
     let small = refused(&wanted(By::Locality), 12 << 20);
     let ReorganizeError::Memory { minimum_bytes, .. } = small else { panic!("{small}") };
-    assert!(small.to_string().contains("an order of 6000 nodes"), "{small}");
+    assert!(small.to_string().contains("to order 6000 nodes"), "{small}");
     reorganize(
         &path,
         &options(minimum_bytes + (8 << 20)),

@@ -256,13 +256,13 @@ fn what_has_no_times_is_refused() {
     };
     let uniform = Method::Uniform { replace: false };
     let refused = |shape, method| new(shape, method).err().expect("refused").to_string();
-    assert!(refused(shape(TimesOf::Edges, false), uniform).contains("keeps times"));
+    assert!(refused(shape(TimesOf::Edges, false), uniform).contains("has times"));
     let time = store.snapshot().catalog().find_tensor(Owner::Node(NODE), "time");
     let times = || TimesOf::Nodes(vec![time, None]);
     let labor = Method::Labor { dependent: 1 };
-    assert!(refused(shape(times(), false), labor).contains("does not look at times"));
+    assert!(refused(shape(times(), false), labor).contains("does not support times"));
     let joined = Shape { is_disjoint: false, ..shape(times(), false) };
-    assert!(refused(joined, uniform).contains("a subgraph of its own"));
+    assert!(refused(joined, uniform).contains("disjoint subgraphs"));
     let sampler = new(shape(times(), false), uniform).expect("sampler");
     let seeds = Inputs::listed(NodeTypeId(1), vec![2]);
     let error = sampler.make(&seeds.whole(0)).expect_err("no times");

@@ -332,5 +332,5 @@ fn a_token_file_that_others_read_is_refused() {
         ..Config::default()
     };
     let refused = serve(config).err().expect("refused").to_string();
-    assert!(refused.contains("others can read") && refused.contains("mode 600"), "{refused}");
+    assert!(refused.contains("other users can read") && refused.contains("mode 600"), "{refused}");
 }

@@ -268,7 +268,7 @@ fn what_cannot_be_done_is_refused_with_its_field_and_changes_nothing() {
     let wide = author(&[("x", floats(&[1, 4], &[0.0; 4]))]);
     ended(vec![wide], "changes[0].add_vertex.rows[\"x\"]", "[1, 4]", argument);
     let huge = author(&[("x", floats(&[3], &[1e9, 0.0, 0.0]))]);
-    ended(vec![author(&[]), huge], "changes[1]", "cannot hold", argument);
+    ended(vec![author(&[]), huge], "changes[1]", "cannot represent", argument);
     ended(Vec::new(), "changes", "0 changes", argument);
     let short = v1::Tensor { data: vec![0; 4].into(), ..x };
     ended(vec![author(&[("x", short)])], "changes[0].add_vertex.rows[\"x\"]", "4 bytes", argument);

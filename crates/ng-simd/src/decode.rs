@@ -26,7 +26,10 @@ pub enum DecodeError {
         wanted: Dtype,
     },
     /// Scales that do not belong to the columns.
-    #[error("{found} scales for {columns} columns of {stored}; int8 needs one for each, or none")]
+    #[error(
+        "{found} scales for {columns} columns of {stored}; expected one for each column of int8, \
+         or none"
+    )]
     Scales {
         /// On disk.
         stored: Dtype,
@@ -36,7 +39,9 @@ pub enum DecodeError {
         found: usize,
     },
     /// A number that no encoder would have written.
-    #[error("column {column}: {scale} is no scale; it must be 0 or a positive normal number")]
+    #[error(
+        "column {column}: {scale} is not a valid scale; expected 0 or a positive normal number"
+    )]
     Scale {
         /// The column.
         column: usize,

@@ -11,7 +11,7 @@ use thiserror::Error;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ListError {
     /// Not even the offset that begins the first list.
-    #[error("no offsets; n destinations have n + 1 offsets")]
+    #[error("there are no offsets; n destinations need n + 1 offsets")]
     NoOffsets,
     /// The first list begins elsewhere.
     #[error("the first offset is {found}, not 0")]
@@ -53,7 +53,7 @@ pub enum ListError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum ShapeError {
     /// An operand has the wrong number of elements.
-    #[error("{operand}: {found} elements, but the shape has {needed}")]
+    #[error("{operand}: {found} elements, but the shape needs {needed}")]
     Length {
         /// Which one.
         operand: &'static str,
@@ -63,7 +63,7 @@ pub enum ShapeError {
         found: usize,
     },
     /// Destinations that the lists do not have.
-    #[error("destinations {start} to {end} were asked for, but there are {num_destinations}")]
+    #[error("destinations {start} to {end} were requested, but there are {num_destinations}")]
     Destinations {
         /// The first one.
         start: usize,

@@ -48,7 +48,7 @@ impl Crowd {
             return Err(SimulateError::Coalescing { platform, targets_per_command });
         }
         let other = match reuse {
-            Reuse { grouped: 2.., .. } => format!("{} batches that are one", reuse.grouped),
+            Reuse { grouped: 2.., .. } => format!("{} grouped batches", reuse.grouped),
             Reuse { cache_pages: 1.., .. } => format!("a cache of {} pages", reuse.cache_pages),
             _ => return Ok(()),
         };
@@ -79,17 +79,26 @@ mod tests {
         for name in ["CC", "BG-2", "SSD-mmap", "host-DRAM", COALESCED] {
             assert_eq!(said(name, 64, 0, none()), None, "{name}");
             let found = said(name, 65, 0, none()).expect("too many");
-            assert_eq!(found, "65 workers: use 1 to 64");
+            assert_eq!(found, "65 is not a valid number of workers: expected 1 to 64");
         }
         assert_eq!(said(COALESCED, 3, 16, none()), None);
         let found = said("SmartSage", 1, 16, none()).expect("one command a hop");
-        assert!(found.starts_with("SmartSage with 16 targets a command: only"), "{found}");
+        assert!(
+            found.starts_with("SmartSage does not support 16 targets per command; only"),
+            "{found}"
+        );
         let grouped = Reuse { grouped: 4, ..none() };
         assert_eq!(said("CC", 1, 0, grouped.clone()), None);
         let found = said("CC", 2, 0, grouped).expect("both");
-        assert!(found.starts_with("2 workers and 4 batches that are one"), "{found}");
+        assert!(
+            found.starts_with("2 workers cannot be combined with 4 grouped batches"),
+            "{found}"
+        );
         let found = said("CC", 2, 0, Reuse { cache_pages: 9, ..none() }).expect("both");
-        assert!(found.starts_with("2 workers and a cache of 9 pages"), "{found}");
+        assert!(
+            found.starts_with("2 workers cannot be combined with a cache of 9 pages"),
+            "{found}"
+        );
         assert_eq!(said("CC", 2, 0, Reuse { merged: true, ..none() }), None);
     }
 }

@@ -57,7 +57,7 @@ pub struct MeasuredHost {
 
 /// A measurement that no host gives.
 #[derive(Debug, Error, Clone, PartialEq)]
-#[error("measured host: {what}; measure it again with measure_host")]
+#[error("the measured host is not valid: {what}; measure it again with measure_host")]
 pub struct HostError {
     /// What is wrong.
     pub what: String,
@@ -88,20 +88,23 @@ impl MeasuredHost {
         let error = |what: String| Err(HostError { what });
         if self.depths.is_empty() || self.depths.len() != self.reads_per_s.len() {
             return error(format!(
-                "{} depths and {} rates",
+                "it has {} depths but {} rates",
                 self.depths.len(),
                 self.reads_per_s.len()
             ));
         }
         if self.depths[0] != 1 || !self.depths.is_sorted_by(|one, two| one < two) {
-            return error(format!("depths {:?} do not ascend from 1", self.depths));
+            return error(format!("depths {:?} are not ascending from 1", self.depths));
         }
         let rates = self.reads_per_s.iter().chain([&self.bytes_per_s]);
         if let Some(rate) = rates.into_iter().find(|rate| !rate.is_finite() || **rate < 10.0) {
-            return error(format!("a rate of {rate} a second, less than 10"));
+            return error(format!("a rate of {rate} per second is below 10"));
         }
         if !(0.0..=1e9).contains(&self.cpu_ns_per_read) {
-            return error(format!("{} ns of a core for a read", self.cpu_ns_per_read));
+            return error(format!(
+                "{} ns of processor time per read is not valid",
+                self.cpu_ns_per_read
+            ));
         }
         for (name, value, most) in [
             ("read_bytes", self.read_bytes, 1 << 24),
@@ -109,7 +112,7 @@ impl MeasuredHost {
             ("depth", self.depth, 1 << 16),
         ] {
             if !(1..=most).contains(&value) {
-                return error(format!("{name} is {value}, not 1 to {most}"));
+                return error(format!("{name} is {value}, expected 1 to {most}"));
             }
         }
         Ok(())
@@ -371,10 +374,10 @@ mod tests {
             change(&mut host);
             host.check().unwrap_err().to_string()
         };
-        assert!(check(|h| h.depths = vec![2, 1]).contains("do not ascend from 1"));
-        assert!(check(|h| h.reads_per_s = vec![]).contains("2 depths and 0 rates"));
+        assert!(check(|h| h.depths = vec![2, 1]).contains("not ascending from 1"));
+        assert!(check(|h| h.reads_per_s = vec![]).contains("2 depths but 0 rates"));
         assert!(check(|h| h.reads_per_s[1] = f64::NAN).contains("a rate of NaN"));
-        assert!(check(|h| h.cores = 0).contains("cores is 0, not 1 to 1024"));
+        assert!(check(|h| h.cores = 0).contains("cores is 0, expected 1 to 1024"));
         assert!(check(|h| h.depth = 1 << 20).contains("depth is 1048576"));
         assert!(check(|h| h.cpu_ns_per_read = -1.0).contains("-1 ns"));
     }

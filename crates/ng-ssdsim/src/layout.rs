@@ -98,8 +98,8 @@ impl Stripes {
 pub enum LayoutError {
     /// The trace was recorded without places on pages of this size.
     #[error(
-        "the trace does not say where its nodes lie on pages of {page_bytes} bytes; \
-         record it with that page size, or use another placement"
+        "the trace has no places of nodes on pages of {page_bytes} bytes; record it with that \
+         page size, or use another placement"
     )]
     NoPlaces {
         /// Of a page of the device.

@@ -99,7 +99,7 @@ impl Plan {
     ///
     /// If there are more than 65,536 plans.
     pub fn joined(plans: &[Self]) -> Self {
-        assert!(plans.len() <= 1 << 16, "{} batches side by side", plans.len());
+        assert!(plans.len() <= 1 << 16, "{} batches at the same time", plans.len());
         let firsts = plans.iter().scan(0, |next, plan| {
             let first = *next;
             *next += plan.entry.iter().max().map_or(0, |&last| last + 1);

@@ -112,7 +112,7 @@ pub const COALESCED: &str = "SmartSAGE-coalesced";
 
 /// A name that no platform has.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
-#[error("no platform {name:?}; there are {}", names())]
+#[error("unknown platform {name:?}; known: {}", names())]
 pub struct UnknownPlatform {
     /// What was asked for.
     pub name: String,

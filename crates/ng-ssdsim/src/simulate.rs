@@ -48,8 +48,8 @@ pub enum SimulateError {
     Platform(#[from] UnknownPlatform),
     /// A batch has more commands than a run can tell apart.
     #[error(
-        "{commands} pages are read at the same time, at most {most} can be simulated; use smaller \
-         batches, or fewer workers"
+        "{commands} pages are read at the same time, more than the {most} that can be simulated; \
+         use smaller batches or fewer workers"
     )]
     TooLarge {
         /// Commands of the batches that are in the device together.
@@ -62,23 +62,23 @@ pub enum SimulateError {
     Model(#[from] WidthError),
     /// A batch that takes longer than can be counted.
     #[error(
-        "a batch would take up to {seconds:.0} s, and at most {SECONDS_MAX} s can be simulated; \
-         look for a rate that is too low, or use smaller batches"
+        "a batch would take up to {seconds:.0} s, more than the {SECONDS_MAX} s that can be \
+         simulated; check for a rate that is too low, or use smaller batches"
     )]
     TooLong {
         /// One command after the other, and then the accelerator.
         seconds: f64,
     },
     /// A number of workers that cannot be.
-    #[error("{workers} workers: use 1 to {WORKERS_MAX}")]
+    #[error("{workers} is not a valid number of workers: expected 1 to {WORKERS_MAX}")]
     Workers {
         /// How many.
         workers: u32,
     },
     /// Commands for many targets on a platform that has none.
     #[error(
-        "{platform} with {targets_per_command} targets a command: only {COALESCED} has commands \
-         for many targets"
+        "{platform} does not support {targets_per_command} targets per command; only {COALESCED} \
+         does"
     )]
     Coalescing {
         /// Which.
@@ -88,8 +88,8 @@ pub enum SimulateError {
     },
     /// Several workers beside something that makes their batches one, or lets them share a cache.
     #[error(
-        "{workers} workers and {other}: one of the two; batches of several workers are each their \
-         own and share no cache"
+        "{workers} workers cannot be combined with {other}: batches of different workers are \
+         neither grouped nor share a cache"
     )]
     Both {
         /// Batches at the same time.
@@ -99,8 +99,8 @@ pub enum SimulateError {
     },
     /// Reuse on a platform that has no whole pages, or no hops.
     #[error(
-        "{platform}: merged, grouped (1 to 1024) and cached pages are for platforms that read \
-         whole pages hop by hop: CC, CC-pipe, FPGA-CSD, SmartSage, GList, BG-1"
+        "{platform} does not support merged, grouped (1 to 1024) and cached pages; they need a \
+         platform that reads whole pages hop by hop: CC, CC-pipe, FPGA-CSD, SmartSage, GList, BG-1"
     )]
     Reuse {
         /// Which.
@@ -108,11 +108,12 @@ pub enum SimulateError {
     },
     /// A batch that takes no time.
     #[error(
-        "a batch reads and computes nothing; record one whose targets have neighbours or features"
+        "a batch reads and computes nothing; record a trace whose targets have neighbours or \
+         features"
     )]
     Nothing,
     /// There is nothing to simulate.
-    #[error("the trace has no batches; record some, or name more targets")]
+    #[error("the trace has no batches; record batches, or give more targets")]
     Empty,
 }
 

@@ -166,7 +166,7 @@ fn memory_that_would_take_years_is_refused() {
     let mut slow = job(&config, &set, "host-DRAM");
     slow.crowd.workers = 4;
     let error = slow.run(&trace).expect_err("too long").to_string();
-    assert!(error.contains("look for a rate that is too low"), "{error}");
+    assert!(error.contains("check for a rate that is too low"), "{error}");
     config.memory.dram_unit_bytes = 0;
     let error = job(&config, &set, "host-DRAM").run(&trace).expect_err("no unit").to_string();
     assert!(error.starts_with("memory.dram_unit_bytes is 0; use a whole number from 1"), "{error}");

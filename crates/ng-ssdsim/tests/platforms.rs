@@ -212,8 +212,9 @@ fn what_cannot_be_simulated_is_said() {
     let error = Platform::by_name("BG-3").unwrap_err().to_string();
     assert_eq!(
         error,
-        "no platform \"BG-3\"; there are CC, SmartSage, GList, BG-1, BG-DG, BG-SP, BG-DGSP, BG-2, \
-         CC-pipe, CC-512, FPGA-CSD, SmartSAGE-coalesced, SSD-mmap, SSD-direct, host-PMEM, host-DRAM"
+        "unknown platform \"BG-3\"; known: CC, SmartSage, GList, BG-1, BG-DG, BG-SP, BG-DGSP, \
+         BG-2, CC-pipe, CC-512, FPGA-CSD, SmartSAGE-coalesced, SSD-mmap, SSD-direct, host-PMEM, \
+         host-DRAM"
     );
     let mut trace = set.trace(1, 4, &FANOUTS, 6);
     let at = |trace: &Trace, config: &Config| {
@@ -229,9 +230,9 @@ fn what_cannot_be_simulated_is_said() {
     assert_eq!(of_width(&wide), "hidden is 1099511627776; use 1 to 65536");
     let array = &mut wide.config.accelerator;
     (wide.model.hidden, array.rows, array.columns, array.hertz) = (1 << 16, 1, 1, 1e3);
-    assert!(of_width(&wide).contains("look for a rate that is too low"));
+    assert!(of_width(&wide).contains("check for a rate that is too low"));
     trace.found.truncate(3);
-    assert!(at(&trace, &config).contains("cut off or damaged"));
+    assert!(at(&trace, &config).contains("truncated or damaged"));
 }
 
 #[test]
@@ -446,5 +447,5 @@ fn what_is_read_once_for_several_is_read_less_and_breaks_no_law() {
         ..job(&Config::paper(), &set, "BG-2")
     };
     let error = refused.run(&trace).expect_err("no pages").to_string();
-    assert!(error.starts_with("BG-2: merged, grouped"), "{error}");
+    assert!(error.starts_with("BG-2 does not support merged, grouped"), "{error}");
 }

@@ -96,7 +96,7 @@ pub enum ReadError {
         what: String,
     },
     /// The output buffer has the wrong size.
-    #[error("the output buffer has {found} bytes, {expected} are needed")]
+    #[error("the output buffer has {found} bytes, expected {expected}")]
     OutputSize {
         /// Rows times bytes per row.
         expected: usize,
@@ -126,7 +126,7 @@ pub enum ReadError {
     #[error("not in memory yet")]
     NotYet,
     /// The system gave no memory although the budget had room.
-    #[error("the system does not provide {} of memory: {source}", format_bytes(*bytes))]
+    #[error("the system cannot allocate {} of memory: {source}", format_bytes(*bytes))]
     NoMemory {
         /// What was asked for.
         bytes: u64,
@@ -155,7 +155,7 @@ pub enum OpenError {
         path: String,
     },
     /// Something else than a directory is there.
-    #[error("{path}: not a directory; a store is a directory NAME.ng")]
+    #[error("{path}: not a directory; a store is a directory named NAME.ng")]
     NotADirectory {
         /// The path given.
         path: String,
@@ -168,7 +168,7 @@ pub enum OpenError {
     },
     /// Written by a newer release.
     #[error(
-        "{path}: the store has format version {found}, this release reads up to {supported}; \
+        "{path}: the store has format version {found}, and this release reads up to {supported}; \
          upgrade neargraph to open it"
     )]
     NewerVersion {
@@ -180,7 +180,9 @@ pub enum OpenError {
         supported: u32,
     },
     /// Neither root slot can be read.
-    #[error("{path}: both root slots are damaged (root.a: {a}; root.b: {b}); restore from a copy")]
+    #[error(
+        "{path}: both root slots are damaged (root.a: {a}; root.b: {b}); restore them from a copy"
+    )]
     RootsDamaged {
         /// The path given.
         path: String,
@@ -191,8 +193,8 @@ pub enum OpenError {
     },
     /// Two valid slots of one checkpoint that say different things.
     #[error(
-        "{path}: root.a and root.b are both of checkpoint {checkpoint_id} but differ; one was replaced by a \
-         copy of another store; restore both from one copy"
+        "{path}: root.a and root.b both belong to checkpoint {checkpoint_id} but differ; one may \
+         come from another store; restore both from one copy"
     )]
     RootsDisagree {
         /// The path given.
@@ -201,7 +203,10 @@ pub enum OpenError {
         checkpoint_id: u64,
     },
     /// A segment is missing or shorter than the catalog says.
-    #[error("{path}/{file}: {found} bytes, expected {expected}: truncated; restore from a copy")]
+    #[error(
+        "{path}/{file} is truncated: it has {found} bytes, expected {expected}; restore it from a \
+         copy"
+    )]
     Truncated {
         /// The path given.
         path: String,
@@ -250,8 +255,8 @@ pub enum OpenError {
     /// Commits that a crashed writer has left in the log can neither be put into the store, because
     /// nothing can be written there, nor be held in memory.
     #[error(
-        "{path}: {commits} commits that the last writer has left in the log cannot be put into the \
-         store ({cause}), and do not fit into a memory budget of {}",
+        "{path}: {commits} commits of an interrupted writer cannot be applied to the store \
+         ({cause}), and do not fit into a memory budget of {}",
         format_bytes(*limit_bytes)
     )]
     CommitsTooLarge {
@@ -301,7 +306,7 @@ pub enum BuildError {
         what: String,
     },
     /// Destinations, or dictionary keys, came out of order.
-    #[error("{what} came after {previous}: entries must be pushed in ascending order")]
+    #[error("{what} was pushed after {previous}; push entries in ascending order")]
     OutOfOrder {
         /// What came.
         what: String,
@@ -331,7 +336,7 @@ pub enum BuildError {
         found: u64,
     },
     /// An edge type has no topology at commit.
-    #[error("edge type {edge_type} has no topology; push its edges (none is fine) and add it")]
+    #[error("edge type {edge_type} has no topology; push its edges (possibly none) and add it")]
     TopologyMissing {
         /// The relation.
         edge_type: String,

@@ -146,17 +146,17 @@ fn what_does_not_fit_is_refused_and_leaves_nothing() {
     let unknown = NewTensor { node_type: NodeTypeId(9), ..good.clone() };
     let of_then = NewTensor { num_rows: count + 1, lsn: Some(0), ..good.clone() };
     for (new, given, wanted) in [
-        (new("x0", Dtype::F32, &[3]), 0, "has a tensor \"x0\" already"),
+        (new("x0", Dtype::F32, &[3]), 0, "already has a tensor \"x0\""),
         (new("", Dtype::F32, &[3]), 0, "needs a name"),
-        (NewTensor { num_rows: count - 1, ..good.clone() }, 0, "there is a row for every id"),
-        (NewTensor { num_rows: count + 1, ..good.clone() }, 0, "there is a row for every id"),
-        (of_then, 0, "there is a row for every id"),
+        (NewTensor { num_rows: count - 1, ..good.clone() }, 0, "give a row for every id"),
+        (NewTensor { num_rows: count + 1, ..good.clone() }, 0, "give a row for every id"),
+        (of_then, 0, "give a row for every id"),
         (new("h", Dtype::F32, &[0]), 0, "1 to 1073741824 bytes"),
         (new("h", Dtype::F32, &[1 << 40]), 0, "1 to 1073741824 bytes"),
         (new("h", Dtype::F64, &[u64::MAX, u64::MAX]), 0, "1 to 1073741824 bytes"),
         (unknown, 0, "node type 9"),
-        (good.clone(), count - 1, "rows were given, not"),
-        (good.clone(), count + 1, "bytes were given after 0 of"),
+        (good.clone(), count - 1, "rows, expected"),
+        (good.clone(), count + 1, "bytes after 0 of"),
     ] {
         let error = if new.spec.shape.iter().any(|dim| *dim > 1 << 30) {
             store.add_tensor::<UpdateError>(&new, &mut |_| Ok(())).unwrap_err()
@@ -174,7 +174,7 @@ fn what_does_not_fit_is_refused_and_leaves_nothing() {
         Ok(())
     };
     let error = store.add_tensor::<UpdateError>(&good, &mut torn).unwrap_err();
-    assert!(error.to_string().contains("13 bytes were given"), "{error}");
+    assert!(error.to_string().contains("got 13 bytes"), "{error}");
     let segment = segments(&path);
     for ending in LEFTOVERS {
         assert!(!path.join(format!("t{segment}.{ending}")).exists());
@@ -214,7 +214,7 @@ fn nodes_that_came_after_the_rows_have_zeros_unless_ids_are_given_out_again() {
         let added = add(&store, &new, given);
         if reuse_ids {
             let error = added.unwrap_err().to_string();
-            assert!(error.contains("gives ids of deleted nodes out again"), "{error}");
+            assert!(error.contains("reuses ids of deleted nodes"), "{error}");
             continue;
         }
         added.unwrap();

@@ -157,7 +157,7 @@ fn rows_given_as_floats_are_encoded_by_the_scales_of_the_import() {
     for case in &mut cases {
         if case.dtype == Dtype::I8 && case.scales.is_none() {
             let error = tx.encode_rows(case.tensor, &[0; 20]).unwrap_err();
-            assert!(error.to_string().contains("not of floats"), "{error}");
+            assert!(error.to_string().contains("not floating point"), "{error}");
             continue;
         }
         let rows = [3, 600, 4];
@@ -181,7 +181,7 @@ fn rows_given_as_floats_are_encoded_by_the_scales_of_the_import() {
             Ok(_) => assert_eq!(case.dtype, Dtype::Bf16),
             Err(UpdateError::Unsupported { what }) => {
                 let place = format!("row 1, column {} is", case.columns - 1);
-                assert!(what.contains(&place) && what.contains("clip it"), "{what}");
+                assert!(what.contains(&place) && what.contains("clip the value"), "{what}");
             }
             Err(other) => panic!("{other}"),
         }
@@ -221,10 +221,10 @@ fn scales_that_do_not_fit_their_tensor_are_refused_by_the_builder() {
     assert!(in_memory(&[1.0, 0.0], &[2, 1], Dtype::I8).is_ok());
     for (scales, shape, dtype, expected) in [
         (&[1.0][..], &[2][..], Dtype::I8, "1 scales for 2 columns"),
-        (&[1.0, f32::NAN], &[2], Dtype::I8, "column 1: NaN is no scale"),
-        (&[-1.0, 1.0], &[2], Dtype::I8, "column 0: -1 is no scale"),
+        (&[1.0, f32::NAN], &[2], Dtype::I8, "column 1: NaN is not a valid scale"),
+        (&[-1.0, 1.0], &[2], Dtype::I8, "column 0: -1 is not a valid scale"),
         (&[1.0, 1.0], &[2], Dtype::U8, "u8"),
-        (&[], &[0], Dtype::I8, "no scales for rows of [0]"),
+        (&[], &[0], Dtype::I8, "rows of shape [0] cannot have scales"),
     ] {
         let error = in_memory(scales, shape, dtype).unwrap_err();
         assert!(error.contains(expected), "{error}");

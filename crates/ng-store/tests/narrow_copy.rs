@@ -164,8 +164,8 @@ fn what_cannot_be_narrowed_is_refused_by_its_node_and_leaves_nothing() {
     let store = changed(&path);
     let x = store.snapshot().catalog().find_tensor(Owner::Node(NODE), "x").unwrap();
     for (bad, node, to, says) in [
-        (f32::NAN, 77_u64, Dtype::I8, "column 2 of node 77 is NaN, which i8 cannot hold"),
-        (1e6, 78, Dtype::F16, "column 2 of node 78 is 1000000, which f16 cannot hold"),
+        (f32::NAN, 77_u64, Dtype::I8, "column 2 of node 77 is NaN, which i8 cannot represent"),
+        (1e6, 78, Dtype::F16, "column 2 of node 78 is 1000000, which f16 cannot represent"),
     ] {
         let mut tx = store.write().unwrap();
         let row: Vec<u8> = [0.0, 0.0, bad, 0.0, 0.0].iter().flat_map(|v| v.to_le_bytes()).collect();

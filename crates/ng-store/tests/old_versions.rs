@@ -205,7 +205,8 @@ fn a_catalog_that_needs_a_newer_version_than_its_header_says_is_refused() {
             let path = unpack(version, dir.path());
             set_version(&path, said);
             let error = Store::open(&path, &OpenOptions::default()).err().expect("refused");
-            let what = format!("a catalog of version {version} under a header of version {said}");
+            let what =
+                format!("the catalog has version {version}, but the header has version {said}");
             assert!(error.to_string().contains(&what), "{error}");
         }
     }
@@ -217,7 +218,7 @@ fn a_catalog_without_a_log_is_refused_from_version_1_on() {
     let path = unpack(0, dir.path());
     set_version(&path, 1);
     let error = Store::open(&path, &OpenOptions::default()).err().expect("must be refused");
-    assert!(error.to_string().contains("without a log"), "{error}");
+    assert!(error.to_string().contains("has no log"), "{error}");
 }
 
 #[test]

@@ -103,8 +103,11 @@ fn a_file_cut_short_or_with_a_length_that_lies_is_refused_without_memory_for_it(
         for len in [0, 100, 4095, whole.len() - 1] {
             refused(&whole[..len], "bytes");
         }
-        refused(&whole[..4096], if kind.end_magic.is_some() { "bytes" } else { "maps are cut" });
-        refused(&[b"something else: ", &whole[16..]].concat(), "does not begin");
+        refused(
+            &whole[..4096],
+            if kind.end_magic.is_some() { "bytes" } else { "maps are truncated" },
+        );
+        refused(&[b"something else: ", &whole[16..]].concat(), "wrong magic bytes");
         let with_length = |len: u32| {
             let mut bytes = whole.clone();
             bytes[12..16].copy_from_slice(&len.to_le_bytes());
@@ -117,7 +120,7 @@ fn a_file_cut_short_or_with_a_length_that_lies_is_refused_without_memory_for_it(
             bytes
         };
         refused(&with_length(u32::MAX), "a head of 4294967295 bytes");
-        refused(&with_length(1 << 20), "its head is cut off");
+        refused(&with_length(1 << 20), "its head is truncated");
         refused(&with_length(3), "checksum");
     }
 }
@@ -130,7 +133,7 @@ fn maps_longer_than_the_file_are_refused_whatever_the_text_claims() {
         let writer = SealedWriter::create(dir.path(), FILE, &WITH_END, &text, &[7; 10]);
         writer.expect("begun").seal(Some(Vec::new())).expect("sealed");
         let error = read(dir.path(), &WITH_END).expect_err("refused").to_string();
-        assert!(error.contains("maps are cut off"), "{error}");
+        assert!(error.contains("maps are truncated"), "{error}");
     }
 }
 
@@ -142,7 +145,7 @@ fn another_version_is_outdated_only_where_both_ends_of_the_file_say_so() {
     let SealedError::Version { found: 4, wanted: 3, .. } = error else { panic!("{error}") };
     assert!(
         error.kind() == ErrorKind::CompiledOutdated
-            && error.to_string().contains("a test file of format 4")
+            && error.to_string().contains("a test file of format version 4")
     );
     read(dir.path(), &NEXT_VERSION).expect("opens");
     // A first block of another version before the end of this one.
@@ -171,7 +174,7 @@ fn the_end_of_another_file_is_refused() {
     let end = files[0].len() - 4096;
     std::fs::write(&path, [&files[0][..end], &files[1][end..]].concat()).expect("writes");
     let error = read(dir.path(), &WITH_END).expect_err("refused").to_string();
-    assert!(error.contains("of another file"), "{error}");
+    assert!(error.contains("belongs to another file"), "{error}");
 }
 
 #[test]

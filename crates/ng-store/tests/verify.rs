@@ -196,7 +196,7 @@ fn what_is_sound_by_itself_and_wrong_as_a_whole_is_a_problem() {
     let cases: Vec<(&str, Change)> = vec![
         ("deleted nodes", number("/node_types/0/num_nodes_live", 1)),
         ("(edges, L-type pages", number("/edge_types/0/num_edges", -1)),
-        ("are not as long", number("/edge_types/0/num_edges", -1)),
+        ("number of edges", number("/edge_types/0/num_edges", -1)),
         ("(edges, L-type pages", number("/edge_types/1/topology/num_l_pages", -1)),
         (
             "index page",
@@ -213,7 +213,7 @@ fn what_is_sound_by_itself_and_wrong_as_a_whole_is_a_problem() {
             }),
         ),
         (
-            "nothing leads to",
+            "no pointer leads to",
             Box::new(move |catalog| {
                 let roots = &mut catalog["edge_types"][0]["topology"];
                 roots["num_h_lists"] = 0.into();

@@ -92,18 +92,18 @@ impl Places {
         let wide = [&self.primary, &self.run, &self.tail, &self.first_entry, &self.row];
         let narrow = [self.beside_row.len(), self.full.len()];
         if wide.map(Vec::len).into_iter().chain(narrow).any(|length| length != nodes) {
-            return error("columns of places have different lengths", nodes);
+            return error("the columns of the places differ in length", nodes);
         }
         if let Some(at) = self.node.windows(2).position(|pair| pair[0] >= pair[1]) {
-            return error("nodes of places do not ascend", at);
+            return error("the node ids of the places are not ascending", at);
         }
         if self.page_bytes == 0 || self.entries_per_page == 0 {
-            return error("places on pages of nothing", 0);
+            return error("the page size of the places is 0", 0);
         }
         // What is less may be added, and multiplied by the bytes of a row.
         let far = |column: &&Vec<u64>| column.iter().position(|place| *place >= PLACES_MAX);
         match wide.iter().find_map(far) {
-            Some(at) => error("a place beyond all files", at),
+            Some(at) => error("a place lies beyond the last file", at),
             None => Ok(()),
         }
     }

@@ -49,7 +49,7 @@ pub struct Trace {
 
 /// A trace that no sampling could have left.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
-#[error("trace: {what} (entry {entry}); it is cut off or damaged, record it again")]
+#[error("the trace is truncated or damaged: {what} (entry {entry}); record it again")]
 pub struct TraceError {
     /// What is wrong.
     pub what: &'static str,
@@ -124,15 +124,15 @@ impl Trace {
         let entries = self.node.len();
         let error = |what, entry| Err(TraceError::new(what, entry));
         if self.degree.len() != entries || self.hop.len() != entries {
-            return error("columns of entries have different lengths", entries);
+            return error("the columns of the entries differ in length", entries);
         }
         if self.position.len() != self.found.len() {
-            return error("columns of draws have different lengths", entries);
+            return error("the columns of the draws differ in length", entries);
         }
         let ends = self.first_entry.last().copied().unwrap_or(0) == entries as u64;
         let ascends = self.first_entry.is_sorted_by(|a, b| a < b);
         if !ends || !ascends || self.first_entry.first().unwrap_or(&0) != &0 {
-            return error("batches do not cover the entries", entries);
+            return error("the batches do not cover all entries", entries);
         }
         let draws = self.position.len() as u64;
         let whole = if entries == 0 { 0 } else { entries + 1 };
@@ -141,14 +141,14 @@ impl Trace {
             || self.first_draw.last().copied().unwrap_or(0) != draws
             || self.first_draw.first().copied().unwrap_or(0) != 0
         {
-            return error("entries do not cover the draws", entries);
+            return error("the entries do not cover all draws", entries);
         }
         for batch in 0..self.batches() {
             self.check_batch(batch)?;
         }
         let Some(places) = &self.places else { return Ok(()) };
         match self.node.iter().position(|node| places.find(*node).is_none()) {
-            Some(at) => error("a node without a place", at),
+            Some(at) => error("a node has no place", at),
             None => places.check(),
         }
     }
@@ -162,27 +162,27 @@ impl Trace {
             return error("a batch has no target", 0);
         }
         if let Some(at) = hops.windows(2).position(|pair| pair[0] > pair[1]) {
-            return error("hops do not ascend", at + 1);
+            return error("the hops are not ascending", at + 1);
         }
         let mut is_found: Vec<bool> = hops.iter().map(|&hop| hop == 0).collect();
         for entry in 0..range.len() {
             for (position, found) in self.draws_of(batch, entry as u32) {
                 if position >= self.degree[range.start + entry] {
-                    return error("a draw lies behind the end of its list", entry);
+                    return error("a draw has a position past the end of its list", entry);
                 }
                 let found = found as usize;
                 if found >= range.len() {
-                    return error("a draw finds nobody of its batch", entry);
+                    return error("a draw leads to a node that is not in its batch", entry);
                 }
                 let farthest = u16::from(hops[entry]) + 1;
                 if u16::from(hops[found]) > farthest {
-                    return error("a draw finds a node more than one hop further", entry);
+                    return error("a draw leads to a node more than one hop away", entry);
                 }
                 is_found[found] |= u16::from(hops[found]) == farthest;
             }
         }
         match is_found.iter().position(|found| !found) {
-            Some(entry) => error("no draw of the hop before finds a node", entry),
+            Some(entry) => error("no draw of the previous hop leads to a node", entry),
             None => Ok(()),
         }
     }
@@ -228,18 +228,18 @@ mod tests {
             change(&mut trace);
             trace.check().expect_err("damaged").what
         };
-        assert!(broken(|t| t.position[0] = 3).contains("behind the end"));
-        assert!(broken(|t| t.found[3] = 1).contains("nobody"));
-        assert!(broken(|t| t.position.truncate(2)).contains("different lengths"));
-        assert!(broken(|t| t.first_draw.truncate(2)).contains("do not cover the draws"));
-        assert!(broken(|t| t.first_entry[1] = 9).contains("do not cover the entries"));
-        assert!(broken(|t| t.first_entry.insert(1, 3)).contains("do not cover the entries"));
-        assert!(broken(|t| t.hop.truncate(1)).contains("different lengths"));
+        assert!(broken(|t| t.position[0] = 3).contains("past the end"));
+        assert!(broken(|t| t.found[3] = 1).contains("not in its batch"));
+        assert!(broken(|t| t.position.truncate(2)).contains("differ in length"));
+        assert!(broken(|t| t.first_draw.truncate(2)).contains("do not cover all draws"));
+        assert!(broken(|t| t.first_entry[1] = 9).contains("do not cover all entries"));
+        assert!(broken(|t| t.first_entry.insert(1, 3)).contains("do not cover all entries"));
+        assert!(broken(|t| t.hop.truncate(1)).contains("differ in length"));
         assert!(broken(|t| t.hop[3] = 1).contains("no target"));
-        assert!(broken(|t| t.hop[1] = 2).contains("do not ascend"));
+        assert!(broken(|t| t.hop[1] = 2).contains("not ascending"));
         assert!(broken(|t| t.hop[2] = 255).contains("more than one hop"));
         // Only by itself, as if it had been there before.
-        assert!(broken(|t| t.found[0] = 0).contains("no draw of the hop before"));
-        assert!(broken(|t| t.places = Some(Arc::default())).contains("without a place"));
+        assert!(broken(|t| t.found[0] = 0).contains("no draw of the previous hop"));
+        assert!(broken(|t| t.places = Some(Arc::default())).contains("has no place"));
     }
 }

@@ -1,5 +1,6 @@
 """`neargraph backup G.ng BACKUP` and `neargraph restore BACKUP G.ng`."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -67,7 +68,7 @@ def restore(
     print_report(as_json, report, f"Restored {store} from {backup}", _rows(report))
 
 
-def _rows(report: dict[str, Any]) -> list[tuple[str, Any]]:
+def _rows(report: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """A report for people: bytes with units, without entries that have no value."""
     return [
         (name.replace("_", " "), format_bytes(value) if "bytes" in name else value)

@@ -1,5 +1,6 @@
 """`neargraph compile G.ng`."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -93,8 +94,8 @@ def compile_(
         if is_direct:
             where: dict[str, Any] = {"page_bytes": parse_bytes(page_size), "directory": out}
             where |= {"overwrite": overwrite, "dry_run": dry_run, "progress": progress}
-            found = compile_direct(handle.snapshot(), name, attrs=tensors, **where)
-            return _show_direct(store, found, as_json)
+            written = compile_direct(handle.snapshot(), name, attrs=tensors, **where)
+            return _show_direct(store, written, as_json)
         how: dict[str, Any] = {"method": method, "dependent_batches": dependent_batches}
         how |= {"attrs": tensors, "replace": replace}
         sampler = neargraph.NumpySampler(handle, list(parse_fanouts(fanouts)), seed=seed, **how)
@@ -108,7 +109,7 @@ def compile_(
         estimate = compiler.estimate()
         if not as_json:
             _show_estimate(store, estimate)
-        found = {"store": str(store), "estimate": estimate.plain()}
+        found: dict[str, Any] = {"store": str(store), "estimate": estimate.plain()}
         if dry_run:
             if as_json:
                 print_json(found)
@@ -119,7 +120,7 @@ def compile_(
     print_report(as_json, {**found, "report": report}, f"Compiled {store}", rows)
 
 
-def _show_direct(store: Path, report: dict[str, Any], as_json: bool) -> None:
+def _show_direct(store: Path, report: Mapping[str, Any], as_json: bool) -> None:
     rows = [
         ("file", report["file"] + ("" if report["written"] else " (not written)")),
         ("tensors", ", ".join(report["tensors"]) or "none"),

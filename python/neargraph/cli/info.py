@@ -29,7 +29,7 @@ def info(
     from neargraph.loader.direct import list_direct
 
     with opened(store, recover=recover) as handle:
-        facts = handle.info()
+        facts: dict[str, Any] = {**handle.info()}
         if times:
             _add_times(handle, facts)
     facts["direct_layouts"] = list_direct(facts["path"], facts["fingerprint"])

@@ -4,7 +4,7 @@ What must not live here: options of one command. The invariant: a shared option 
 type and words in every command.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -117,7 +117,7 @@ def opened(path: Path | str, memory: str | int | None = None, **how: Any) -> Ite
             typer.echo(f"{path}: {reads_line(store.stats())}", err=True)
 
 
-def reads_line(stats: dict[str, Any]) -> str:
+def reads_line(stats: Mapping[str, Any]) -> str:
     """What a store has read, in one line.
 
     >>> reads_line({"reads": 2, "read_bytes": 131072, "useful_bytes": 4096, "rows_served": 0,

@@ -54,7 +54,7 @@ def reorganize(
         bars() as progress,
     ):
         named = named_or_default(seeds, handle.schema, node_type)
-        report = handle.reorganize(
+        found = handle.reorganize(
             by,
             num_neighbors=list(parse_fanouts(fanouts)),
             batch_size=batch_size,
@@ -64,7 +64,8 @@ def reorganize(
             dry_run=dry_run,
             progress=progress,
         )
-    report = {"by": "visits" if visits else by, "seeds": named, **report}
+    order = {"by": "visits" if visits else by, "seeds": named}
+    report: dict[str, Any] = {**order, **found}
     is_dry = report["written"] is None
     title = f"Reorganising {store} would change (nothing was written)"
     print_report(as_json, report, title if is_dry else f"Reorganised {store}", _rows(report))

@@ -1,7 +1,6 @@
-"""The option `--seeds`: the nodes that batches are made around, as loaders take them.
+"""The option `--seeds`: the nodes that batches are made around, as loaders accept them.
 
-What must not live here: how batches are made. The invariant: the option has the same values in
-every command that has it.
+Creating batches must not live here. Invariant: the option has the same values in every command.
 """
 
 from typing import Annotated, Any
@@ -13,12 +12,12 @@ from neargraph.splits import SPLITS
 SEEDS = f"{', '.join(SPLITS)}, all, or a .npy file of node ids"
 Seeds = Annotated[
     str | None,
-    typer.Option(help=f"Seed nodes: {SEEDS}. Default: train if there are splits, else all."),
+    typer.Option(help=f"Seed nodes: {SEEDS}. Default: train if splits exist, else all."),
 ]
 
 
 def input_nodes(text: str, node_type: str | None) -> Any:
-    """What loaders take as ``input_nodes``."""
+    """Returns the argument ``input_nodes`` of loaders for a value of the option."""
     given: Any = None
     if text in SPLITS:
         given = text
@@ -32,7 +31,7 @@ def input_nodes(text: str, node_type: str | None) -> Any:
 
 
 def named_or_default(text: str | None, schema: Any, node_type: str | None) -> str:
-    """What `text` says; without it the training split of `node_type`, or all nodes without one."""
+    """Returns `text`; if it is None, ``"train"`` where `node_type` has splits, else ``"all"``."""
     if text is not None:
         return text
     from neargraph.splits import split_columns

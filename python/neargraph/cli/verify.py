@@ -1,6 +1,7 @@
 """`neargraph verify G.ng`."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -80,7 +81,7 @@ def _verify_compiled(
         verify_compiled(report, store, handle.snapshot(), progress)
 
 
-def conclude(store: Path, report: dict[str, Any], as_json: bool) -> None:
+def conclude(store: Path, report: Mapping[str, Any], as_json: bool) -> None:
     """Prints what a check found; exit code 1 where that is damage."""
     if as_json:
         print_json(report)
@@ -90,7 +91,7 @@ def conclude(store: Path, report: dict[str, Any], as_json: bool) -> None:
         raise typer.Exit(1)
 
 
-def _show(store: Path, report: dict[str, Any]) -> None:
+def _show(store: Path, report: Mapping[str, Any]) -> None:
     out = console()
     problems = report.get("problems", [])
     rows = [

@@ -6,7 +6,7 @@ The invariant: the .npy file has the rows of the store in the order of node ids,
 import os
 import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -64,7 +64,7 @@ class DemoGraph:
             "disk_bytes": self.report["disk_bytes"],
         }
 
-    def disk_rates(self) -> dict[str, float] | None:
+    def disk_rates(self) -> Mapping[str, Any] | None:
         """What the disk can do, measured now, so that no plan starts from rates of another day."""
         with ng.open(self.store, memory=_IMPORT_BYTES) as store:
             return store.measure_disk()

@@ -9,6 +9,7 @@ that depends on the source of rows; seeds, weights and steps are the same.
 import json
 import sys
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from neargraph.cli.app import one_line, quiet_torch
@@ -50,7 +51,7 @@ def run(job: Job) -> dict[str, Any]:
         model = GraphSAGE(job.width, training.hidden, len(training.fanouts), job.classes)
         steps = Steps(job)
         steps.run(model, feed)
-        stats = feed.store.stats() if feed.store is not None else {}
+        stats: Mapping[str, Any] = {} if feed.store is None else feed.store.stats()
         chosen = feed.loader.chosen() if feed.loader is not None else None
         accuracy = None if feed.test is None else tested(model, feed.test)
         # From here on, memory is that of the export.

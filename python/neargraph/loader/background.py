@@ -1,7 +1,7 @@
-"""Items that a thread makes ahead of whoever takes them.
+"""Items that a thread makes ahead of the consumer.
 
-The invariant: at most so many items are made and not taken, and the thread has ended before the
-iteration is over, however that ends.
+The invariant: at most `depth` items wait for the consumer, and the thread ends before the
+iteration does, also after an error.
 """
 
 import queue
@@ -13,7 +13,10 @@ T = TypeVar("T")
 
 
 def in_background(items: Iterator[T], depth: int, name: str) -> Generator[T, None, None]:
-    """The same items, at most `depth` ahead, made by a thread; errors come where they belong."""
+    """Yields the items, made by a thread at most `depth` ahead.
+
+    An error of `items` is raised in place of the item that failed.
+    """
     room = threading.Semaphore(depth)
     made: queue.SimpleQueue[list[Any]] = queue.SimpleQueue()
     stop = threading.Event()
@@ -53,7 +56,7 @@ def _work(
                 return
             made.put(entry)
             del entry
-    except BaseException as error:  # handed to who takes items, whatever it is
+    except BaseException as error:  # the consumer raises it
         made.put([None, error])
     finally:
         close = getattr(items, "close", None)

@@ -1,9 +1,8 @@
-"""Proves that a batch has the rows it asked for, by reading each once more by itself.
+"""Checks the rows of a batch by reading each a second time.
 
-For tests and for whoever doubts: it reads everything twice. The plain reads go through a handle of
-their own, with another back end and other caches, where the version is one that can be opened
-again. The invariant: a batch that passes has as many rows as nodes (or edges), each with the bytes
-that a plain read gives.
+For tests and for diagnosis: it reads everything twice. The second reads go through a separate
+handle, with another back end and other caches, if the version can be opened again. The invariant: a
+batch that passes has as many rows as nodes (or edges), and each has the bytes of its second read.
 """
 
 import os
@@ -18,7 +17,7 @@ from neargraph.exceptions import WrongRow
 from neargraph.reader import Version
 from neargraph.schema import EdgeType, Kind, NodeType
 
-# Of the second handle, beside the store's budget.
+# Budget of the second handle, beside that of the store.
 _MEMORY_BYTES = 32_000_000
 _ROWS_AT_ONCE = 2048
 
@@ -34,17 +33,23 @@ class RowCheck:
         self._local: ProcessLocal[_core.Snapshot] = ProcessLocal(self._open)
 
     def _open(self) -> _core.Snapshot:
-        """The same version through other caches; commits after the checkpoint have none."""
+        """Opens the version again; without a second handle if it is newer than the checkpoint."""
         path = os.fspath(self._snapshot.path)
         other = _core.open_store(path, _MEMORY_BYTES, "pread", None, False).snapshot()
         same = other.fingerprint == self._snapshot.fingerprint
         return other if same else self._snapshot.version
 
     def check(self, batch: _core.MiniBatch, columns: list[Column], name: str, how: str) -> None:
-        """Compares all rows of a batch; `name` and `how` say which batch and how it was read.
+        """Compares all rows of a batch with a second read.
+
+        Args:
+            batch: The batch.
+            columns: The columns that it has.
+            name: Name of the batch, for the message.
+            how: How it was read, for the message.
 
         Raises:
-            WrongRow: A row is missing, too many, or has other bytes.
+            WrongRow: A row is missing, superfluous or has other bytes.
         """
         for column in columns:
             kind, type_id, tensor, _ = column
@@ -59,9 +64,7 @@ class RowCheck:
             sparse = isinstance(found, tuple)
             count = len(found[0]) - 1 if sparse else len(found)
             if count != len(ids):
-                raise WrongRow(
-                    f"{name}, read by {how}: {what} has {count} rows for {len(ids)} {kind}s"
-                )
+                raise WrongRow(f"{name} ({how}): {what} has {count} rows for {len(ids)} {kind}s")
             read = self._sparse if sparse else self._dense
             for first in range(0, count, _ROWS_AT_ONCE):
                 part = slice(first, min(first + _ROWS_AT_ONCE, count))
@@ -72,14 +75,14 @@ class RowCheck:
                 row = None if sparse else _bytes(found[place : place + 1])[0]
                 said = "" if row is None else f"; it {self._said(row, column, ids)}"
                 raise WrongRow(
-                    f"{name}, read by {how}: {what} of {kind} {ids[place]} (number {place} of "
-                    f"{count}) differs from a plain read{said}"
+                    f"{name} ({how}): {what} of {kind} {ids[place]} (row {place} of {count}) "
+                    f"differs from a second read{said}"
                 )
 
     def _dense(
         self, found: NDArray[Any], part: slice, column: Column, ids: NDArray[np.int64]
     ) -> int | None:
-        """The first place of `part` that differs from a plain read."""
+        """Returns the first place of `part` that differs from a second read."""
         kind, type_id, tensor, dtype = column
         plain = self._local.get().rows(kind, type_id, tensor, ids[part], dtype)
         given = found[part]
@@ -102,7 +105,7 @@ class RowCheck:
         return None
 
     def _said(self, row: NDArray[np.uint8], column: Column, ids: NDArray[np.int64]) -> str:
-        """What a wrong row looks like: that tells a mix-up of slots from a read that is missing."""
+        """Describes a wrong row, to tell confused slots from a missing read."""
         if not row.any():
             return "is all zeros"
         kind, type_id, tensor, dtype = column
@@ -112,11 +115,11 @@ class RowCheck:
             same = np.flatnonzero((plain == row).all(axis=1))
             if len(same):
                 return f"equals that of {kind} {part[same[0]]}"
-        return "is no other row of the batch"
+        return "equals no other row of the batch"
 
 
 def _bytes(rows: NDArray[Any]) -> NDArray[np.uint8]:
-    """Rows as bytes, [n, bytes]: what is no number compares as well."""
+    """Returns rows as bytes, [n, bytes], so that NaN equals itself."""
     whole = np.ascontiguousarray(rows)
     return whole.view(np.uint8).reshape(len(rows), -1) if len(rows) else np.zeros((0, 0), np.uint8)
 

@@ -1,9 +1,10 @@
-"""Mini-batches of whole clusters, as ClusterGCN has them (Chiang et al., KDD 2019).
+"""Mini-batches of whole clusters, as in ClusterGCN (Chiang et al., KDD 2019).
 
-A cluster is a range of rows of the store as they lie on disk, so that its features are one
-sequential read, or a part that a partitioner made. How good ranges are as clusters is up to the
-order of rows (`neargraph reorganize --by locality`). The invariant: an epoch has no live node twice
-and, with one rank and without `drop_last`, none is missing; a batch has all edges between its own.
+A cluster is either a range of rows in the order on disk, so that its features are one sequential
+read, or a part that a partitioner made. The quality of ranges as clusters depends on the order of
+rows (`neargraph reorganize --by locality`). The invariant: an epoch contains each live node at most
+once, and exactly once with one rank and without `drop_last`. A batch has all edges between its
+nodes.
 """
 
 from dataclasses import dataclass
@@ -28,15 +29,15 @@ from neargraph.loader.reading import Reading, ReadingLike
 from neargraph.loader.sampling import LoaderOptions, SamplingLoader
 from neargraph.loader.whole import WholeCollator, check_parts, refuse_pad
 
-# A row is wanted once an epoch, so nothing looks ahead unless it is asked to.
+# An epoch reads each row once, so look-ahead saves nothing by default.
 _READING = Reading("on_demand", prefetch=1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Clusters(InputNodes):
-    """All live nodes by cluster: a place stands for those of one of `count`.
+    """All live nodes by cluster: each of `count` places stands for one cluster.
 
-    `groups` has the end of each and their nodes; without them clusters are ranges of rows.
+    `groups` has the ends of the clusters and their nodes. Without it, clusters are ranges of rows.
     """
 
     snapshot: Version
@@ -54,7 +55,7 @@ class _Clusters(InputNodes):
         return _core.Inputs.groups(index, *self.groups)
 
     def __getstate__(self) -> dict[str, Any]:
-        # What the core made cannot be pickled; another process makes its own.
+        # Objects of the core cannot be pickled; another process makes its own.
         return {name: value for name, value in self.__dict__.items() if name != "_made"}
 
     def core(self) -> _core.Inputs:
@@ -72,46 +73,51 @@ class _Clusters(InputNodes):
 
 
 class _Collator(WholeCollator):
-    """Says how many nodes there are, all of which count."""
+    """Adds the number of nodes, all of which are seeds."""
 
     def __call__(self, batch: MiniBatch) -> Any:
-        """The PyG object of `batch`."""
+        """Returns the PyG object of `batch`."""
         data = super().__call__(batch)
         data.batch_size = data.n_id.numel()
         return data
 
 
 class ClusterGCNLoader(SamplingLoader):
-    """Batches of clusters that are drawn at random and joined, as `torch_geometric.data.Data`.
+    """Batches of several clusters and all edges between their nodes, as PyG `Data`.
 
-    Each batch has ``x``, ``y`` and all other node tensors [n, ...], the masks, ``edge_index`` [2,
-    e] with all edges between its nodes, ``n_id`` [n], edge tensors, weights, times and ``e_id`` [e]
-    where the store has them, and ``batch_size`` (all n nodes).
+    Each batch has:
 
-    PyG's ``ClusterLoader(ClusterData(data, 1500), batch_size=20)`` is ``ClusterGCNLoader(store,
-    1500, batch_size=20)`` here.
+    - ``x``, ``y`` and all other node tensors [n, ...], and the masks
+    - ``edge_index`` [2, e], with all edges between the nodes of the batch
+    - ``n_id`` [n], the node ids
+    - edge tensors, weights, times and ``e_id`` [e], where the store has them
+    - ``batch_size``, which is n
+
+    PyG's ``ClusterLoader(ClusterData(data, 1500), batch_size=20)`` corresponds to
+    ``ClusterGCNLoader(store, 1500, batch_size=20)``.
 
     Args:
-        data: The open store, or a snapshot, with one node type and one edge type.
-        num_parts: Clusters.
-        partition: Which nodes make a cluster. ``"order"``: ranges of equal length in the order in
-            which rows lie on disk. ``"metis"``: parts of equal size with few edges between them,
-            which METIS makes of the whole graph in memory (package ``pymetis``, about 40 bytes an
-            edge, outside the store's budget). An array [num_nodes] says the part of each node, 0
-            ... `num_parts` - 1; `neargraph.loader.partition.metis_parts` makes one to keep.
-        batch_size: Clusters of a batch.
-        shuffle: Draw clusters anew in every epoch, keyed by `seed`; else they come in order.
-        drop_last: Leave a smaller last batch out; several ranks always do.
-        reading: As of `NeighborLoader`; the default is ``Reading("on_demand", prefetch=1)``.
-        **options: As of `NeighborLoader`: `seed`, `ranks` (each rank has the edges inside its own
-            clusters), `attrs`, `x_dtype`, `transform`, `num_workers`, `pin_memory`, `device` and
-            the others.
+        data: The open store or a snapshot, with one node type and one edge type.
+        num_parts: Number of clusters.
+        partition: The assignment of nodes to clusters. ``"order"``: ranges of equal length in the
+            order of rows on disk. ``"metis"``: parts of equal size with few edges between them.
+            METIS needs the package ``pymetis`` and the whole graph in memory, about 40 bytes per
+            edge outside the store's budget. An array [num_nodes] holds the part of each node, from
+            0 to `num_parts` - 1; `neargraph.loader.partition.metis_parts` returns one to keep.
+        batch_size: Clusters per batch.
+        shuffle: Draw the clusters of a batch at random, in a new order in every epoch. The order
+            depends on `seed`. Otherwise clusters come in order.
+        drop_last: Drop a last batch that is smaller than the others. Several ranks always do.
+        reading: As in `NeighborLoader`. The default is ``Reading("on_demand", prefetch=1)``.
+        **options: As in `NeighborLoader`: `seed`, `ranks` (a batch has the edges between nodes in
+            the clusters of its own rank), `attrs`, `x_dtype`, `transform`, `num_workers`,
+            `pin_memory`, `device` and the others.
 
     Raises:
-        UnsupportedArgument: The store has several types; or ranks with ``pad=True``, which would
+        UnsupportedArgument: The store has several types, or `ranks` has ``pad=True``, which would
             repeat nodes.
-        MissingDependency: ``partition="metis"`` without pymetis.
-        NameNotFound: No such tensor.
+        MissingDependency: pymetis is not installed, for ``partition="metis"``.
+        NameNotFound: A tensor in `attrs` does not exist.
 
     Example:
         >>> store.reorganize("locality")
@@ -140,7 +146,7 @@ class ClusterGCNLoader(SamplingLoader):
         given.pads = False
         super().__init__(data, given)
         snapshot = data.snapshot()
-        only_edge_type(snapshot.schema, "a graph that is cut into clusters")
+        only_edge_type(snapshot.schema, type(self).__name__)
         owner = snapshot.schema.node_types[0]
         check_parts(num_parts, owner.num_nodes)
         rows, x_cast = given.rows(snapshot.schema)
@@ -158,13 +164,18 @@ class ClusterGCNLoader(SamplingLoader):
         self._start(sampler, self._clusters, collator, given)
 
     def nodes(self, part: int) -> NDArray[np.int64]:
-        """The live nodes of a cluster, in the order of their rows or of their ids, [n]."""
+        """Returns the live nodes of a cluster, in the order of rows or of ids, int64 [n].
+
+        Raises:
+            ValueError: `part` is not the number of a cluster.
+        """
         if not 0 <= part < self._source.plan.num_seeds:
-            raise ValueError(f"part must be below {self._source.plan.num_seeds}, got {part}")
+            last = self._source.plan.num_seeds - 1
+            raise ValueError(f"part={part} is not a valid cluster: expected 0 to {last}")
         return self._clusters.nodes(np.array([part]))
 
     def parts(self, epoch: int, batch: int) -> NDArray[np.int64]:
-        """The clusters of a batch, ascending: that is how they are read."""
+        """Returns the numbers of the clusters of a batch, ascending, which is how they are read."""
         return np.sort(self._source.plan.places(epoch, batch, batch + 1))
 
     def _settings(self) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """Mini-batches as PyG objects.
 
-Tensors share memory with the compiled batch, whose budget counts them until the last is dropped.
-The layout follows what `torch_geometric.loader.NeighborLoader` yields: seeds first, x and y for all
-sampled nodes, edge features beside `edge_index`, masks as masks.
+Tensors share memory with the compiled batch. The budget counts it until the last of them is
+dropped. The layout is that of `torch_geometric.loader.NeighborLoader`: seeds first, x and y for all
+sampled nodes, edge features beside `edge_index`, and masks.
 """
 
 import warnings
@@ -22,12 +22,14 @@ from neargraph.splits import SPLITS, split_columns
 
 
 def as_tensor(array: NDArray[Any] | SparseRows) -> torch.Tensor:
-    """A torch tensor over the memory of `array`: bf16 columns get their dtype back, and rows
-    without their zeros become sparse CSR."""
+    """Returns a torch tensor over the memory of `array`.
+
+    bf16 columns, which are uint16 in NumPy, get their dtype back. `SparseRows` become sparse CSR.
+    """
     if isinstance(array, SparseRows):
         indptr, indices, values = map(torch.from_numpy, array[:3])
         return csr_tensor(indptr, indices, values, array.shape)
-    # No tensor of a store is of uint16 itself.
+    # No tensor of a store has dtype uint16.
     if array.dtype == np.uint16:
         return torch.from_numpy(array.view(np.int16)).view(torch.bfloat16)
     return torch.from_numpy(array)
@@ -36,15 +38,18 @@ def as_tensor(array: NDArray[Any] | SparseRows) -> torch.Tensor:
 def csr_tensor(
     indptr: torch.Tensor, indices: torch.Tensor, values: torch.Tensor, shape: tuple[int, ...]
 ) -> torch.Tensor:
-    """A sparse tensor of columns that were checked."""
-    # torch announces once that CSR tensors are in beta, which nobody who loads a batch can act on.
+    """Returns a sparse CSR tensor, without checking its parts."""
+    # torch warns once that CSR tensors are in beta, which a user of a loader cannot change.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         return torch.sparse_csr_tensor(indptr, indices, values, size=shape, check_invariants=False)
 
 
 def take_rows(value: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
-    """Rows `order` [n] of a dense tensor or a sparse CSR one, which torch cannot index."""
+    """Returns the rows `order` [n] of a dense tensor or of a sparse CSR one.
+
+    torch itself cannot index sparse CSR tensors.
+    """
     if value.layout != torch.sparse_csr:
         return value[order]
     indptr = value.crow_indices()
@@ -59,10 +64,10 @@ def take_rows(value: torch.Tensor, order: torch.Tensor) -> torch.Tensor:
 
 
 def check_masks(schema: Schema, tensors: list[Any]) -> None:
-    """Refuses some of several split columns: PyG's masks are made of all of them.
+    """Checks that `tensors` have all split columns of a type or none, as masks need all of them.
 
     Raises:
-        UnsupportedArgument: Only some are in `tensors`.
+        UnsupportedArgument: Only some of them are in `tensors`.
     """
     carried = set(tensors)
     for owner in schema.node_types:
@@ -70,22 +75,22 @@ def check_masks(schema: Schema, tensors: list[Any]) -> None:
         named = [name for name in columns if ("node", owner.index, name) in carried]
         if named and named != columns:
             raise UnsupportedArgument(
-                f"attrs names {named} of {owner.name!r}, and its masks are made of {columns}; "
-                "name 'train_mask' for all of them"
+                f"attrs names only {named} of {owner.name!r}, whose masks are made of {columns}; "
+                "name 'train_mask', which stands for all of them"
             )
 
 
 class Collator:
-    """Turns a `MiniBatch` into `Data` (one node type, one edge type) or `HeteroData`.
+    """Converts a `MiniBatch` to `Data` (one node type, one edge type) or `HeteroData`.
 
     Args:
         schema: Types of the store.
-        tensors: The (kind, type id, name) triples that batches carry.
-        x_dtype: ``x`` is converted to this dtype where it has another; None leaves it.
-        by_hop: Batches tell how many nodes and edges each hop added. Edges that were not drawn
-            belong to no hop.
-        time_attr: What sampling calls the times. Those of edges are one tensor under two names
-            where PyG's name of them is given.
+        tensors: The (kind, type id, name) triples of the tensors in batches.
+        x_dtype: The dtype that ``x`` is converted to. None leaves it unchanged.
+        by_hop: Add the number of nodes and edges per hop. Batches with edges that were not drawn
+            have none, as such edges belong to no hop.
+        time_attr: The name of the times in sampling. If it is PyG's name, the times of edges are
+            one tensor under two names.
     """
 
     def __init__(
@@ -114,13 +119,13 @@ class Collator:
         }
 
     def __call__(self, batch: MiniBatch) -> Data | HeteroData:
-        """The PyG object of `batch`."""
+        """Returns the PyG object of `batch`."""
         data: Any = self.graph(batch)
         self._seeds(batch, data[batch.input_type] if self._hetero else data)
         return data
 
     def graph(self, batch: MiniBatch) -> Any:
-        """Its nodes and edges, without what is said of seeds."""
+        """Returns the PyG object of `batch` without the attributes of seeds."""
         data: Any = HeteroData() if self._hetero else Data()
         for node_type in self._schema.node_types:
             self._nodes(batch, node_type, data[node_type.name] if self._hetero else data)
@@ -144,7 +149,7 @@ class Collator:
             if meta.name == "x" and self._x_dtype is not None:
                 value = value.to(self._x_dtype)
             out[meta.name] = value
-        # Of the splits a batch carries all or none.
+        # A batch has all split columns or none.
         if len(columns) < len(self._node_columns[owner.index]):
             for name in SPLITS:
                 out[f"{name}_mask"] = torch.from_numpy(batch.mask(name, owner.name))

@@ -1,7 +1,8 @@
 """Compiled epochs: batches that were sampled once and are replayed from files.
 
-What lives here: where the files are, and the key by which they are found: everything that shapes a
-batch. Which of them serve a loader is for the compiled core.
+What lives here: the directory of the files, and the key that identifies them, which has every
+setting that affects a batch. What must not: the choice of the files for a loader, which the
+compiled core makes.
 """
 
 import warnings
@@ -18,14 +19,14 @@ from neargraph.exceptions import (
 )
 from neargraph.loader.seeds import InputNodes, SeedPlan
 
-# How the name of a whole epoch's file ends: SET.EPOCH.epoch.
+# The suffix of files of complete epochs, SET.EPOCH.epoch.
 SUFFIX = ".epoch"
 
 
 def epoch_key(sampler: dict[str, str], inputs: InputNodes, plan: SeedPlan) -> dict[str, str]:
-    """Everything that shapes the batches of an epoch, but for its number.
+    """Returns every setting that affects the batches of an epoch, except the epoch's number.
 
-    `sampler` is the part that a sampler brings (`NumpySampler.key`).
+    `sampler` is the part of the sampler (`NumpySampler.key`).
     """
     return {
         **sampler,
@@ -38,20 +39,20 @@ def epoch_key(sampler: dict[str, str], inputs: InputNodes, plan: SeedPlan) -> di
 
 
 def default_directory(store: str) -> Path:
-    """Where the compiled files of the store at a path are unless somebody says otherwise."""
+    """Returns the default directory of the compiled files of a store."""
     return Path(store) / "compiled"
 
 
 def make_directory(directory: Path, store: str) -> None:
-    """Makes the directory of compiled files if there is none.
+    """Creates the directory of compiled files if it does not exist.
 
     Raises:
-        UnsupportedArgument: It is a symbolic link inside the store.
+        UnsupportedArgument: It is the directory inside the store, and a symbolic link.
     """
     if directory == default_directory(store) and directory.is_symlink():
         raise UnsupportedArgument(
-            f"{directory} is a symbolic link, which is not followed for writing; remove it, or "
-            "name another directory"
+            f"{directory} is a symbolic link, and compiled files are not written through links; "
+            "remove it, or name another directory"
         )
     directory.mkdir(exist_ok=True)
 
@@ -59,16 +60,21 @@ def make_directory(directory: Path, store: str) -> None:
 def find_compiled(
     place: Literal[True] | str, store: str, key: dict[str, str], *, must: bool
 ) -> _core.Epochs | None:
-    """The compiled epochs of a key; of several sets the one with most epochs, then hot rows.
+    """Returns the compiled epochs of a key.
 
-    They lie in the directory `place`, or inside the store if it is True. Without `must`, whatever
-    is raised otherwise means None; damage, and files of another version of the format, with a
-    warning.
+    Of several sets it returns the one with most epochs, then the one with most hot rows.
+
+    Args:
+        place: The directory of the files; True is the one inside the store.
+        store: Path of the store.
+        key: As `epoch_key` returns it.
+        must: Raise the errors below. Otherwise they return None, with a warning about damage and
+            about files of another format version.
 
     Raises:
-        CompiledMismatch: There is none; says what differs.
-        CompiledOutdated: There are only files of another version of the format.
-        StoreDamaged: A file that may be a part of the set is damaged, or one is missing.
+        CompiledMismatch: No epochs match; the message names the difference.
+        CompiledOutdated: All matching files have another format version.
+        StoreDamaged: A file that may be part of the set is damaged, or one is missing.
     """
     directory = default_directory(store) if place is True else Path(place)
     try:
@@ -83,5 +89,5 @@ def find_compiled(
 
 
 def file_name(name: str, epoch: int) -> str:
-    """Of an epoch of the set `name`."""
+    """Returns the name of the file of an epoch of the set `name`."""
     return f"{name}.{epoch:04}{SUFFIX}"

@@ -1,8 +1,8 @@
-"""Making compiled epochs: what they will take, then the files.
+"""Compiling epochs: first an estimate of time and space, then the files.
 
-Rows are counted over all epochs first, so that those wanted most stay out of the files; then a
-look-ahead reads the epochs, and each batch is written down as it comes. The invariant: a file has
-its name only when it is whole and durable; an epoch that is there already is kept.
+Rows are counted over all epochs first, and the rows that most batches use are left out of the
+files. Then a look-ahead reads the epochs, and each batch is written as it arrives. The invariant: a
+file has its name only once it is complete and durable. An epoch that exists is kept.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from neargraph import _core
 from neargraph.exceptions import IoFailed, NeargraphError, StoreDamaged
@@ -24,15 +24,15 @@ from neargraph.units import format_bytes
 
 Progress = Callable[[str, int, int], None]
 
-# Batches that an estimate samples: some to choose hot rows by, others to measure what is cold.
-# Where there are no more than that, it samples all.
+# Batches that an estimate samples: some to choose hot rows, others to measure cold rows. If there
+# are no more batches than that, it samples all.
 _COUNTED = 128
 _MEASURED = 32
 
 # Batches whose samples are in memory at once.
 _TOGETHER = 8
 
-# Bytes of rows that two threads put together a second, as long as memory is the bound.
+# Bytes of rows that two threads gather per second, bounded by memory bandwidth.
 _GATHER_BYTES_PER_S = 7e9
 
 # Space that is left free beside the files.
@@ -41,7 +41,23 @@ _SPARE_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class Estimate:
-    """What compiling will take and what it saves, from a few sampled batches."""
+    """The expected cost and benefit of compiling, from a few sampled batches.
+
+    Attributes:
+        epochs: Number of epochs to compile.
+        batches: Batches per epoch.
+        bytes_per_epoch: Bytes of the file of an epoch, without hot rows.
+        total_bytes: Bytes of all files.
+        feature_bytes: Bytes of the tensors that do not fit into memory.
+        free_bytes: Free bytes of the file system.
+        hot_rows: Rows that a replay holds in memory.
+        hot_bytes: Bytes of these rows.
+        build_seconds: Time to compile.
+        fresh_seconds_per_epoch: Time to sample and read an epoch that is not compiled.
+        replay_seconds_per_epoch: Time to replay an epoch.
+        break_even_epochs: Replayed epochs after which the saved time exceeds `build_seconds`; None
+            if a replay saves no time.
+    """
 
     epochs: int
     batches: int
@@ -58,24 +74,56 @@ class Estimate:
 
     @property
     def times_features(self) -> float | None:
-        """An epoch's bytes over those of the rows that are too many for memory."""
+        """`bytes_per_epoch` as a multiple of `feature_bytes`; None if all features fit."""
         return self.bytes_per_epoch / self.feature_bytes if self.feature_bytes else None
 
     def plain(self) -> dict[str, Any]:
-        """The same as plain data."""
+        """Returns the estimate as a dictionary, for JSON."""
         return {**asdict(self), "times_features": self.times_features}
 
 
+class CompileReport(TypedDict):
+    """The result of compiling epochs.
+
+    Attributes:
+        directory: Directory of the files.
+        name: Name of the set of epochs.
+        epochs: Number of epochs in the set.
+        kept: Epochs that existed and were not written again.
+        written_bytes: Bytes of the files that were written.
+        hot_rows: Rows that a replay holds in memory.
+        hot_bytes: Bytes of these rows.
+        replay_memory_bytes: Memory that a replay needs.
+        count_seconds: Time for counting rows.
+        seconds: Time in total.
+    """
+
+    directory: str
+    name: str
+    epochs: int
+    kept: int
+    written_bytes: int
+    hot_rows: int
+    hot_bytes: int
+    replay_memory_bytes: int
+    count_seconds: float
+    seconds: float
+
+
 class EpochCompiler:
-    """Compiles `epochs` epochs of a sampler's batches.
+    """Compiles epochs of a sampler's batches.
 
     Args:
-        sampler: What is sampled; its tensors are those that a replay can give.
+        sampler: The sampler. A replay can read only its tensors.
         inputs: The seeds.
-        plan: Their order.
-        epochs: How many epochs, from `first_epoch` on.
-        directory: Where the files go; None is inside the store.
-        name: Name of the set; None is made from what shapes it.
+        plan: Order of the seeds.
+        epochs: Number of epochs.
+        first_epoch: Number of the first epoch.
+        directory: Directory of the files. None: inside the store.
+        name: Name of the set. None: derived from the settings.
+
+    Raises:
+        ValueError: The epochs are not valid, or there are no seeds.
     """
 
     def __init__(
@@ -90,9 +138,12 @@ class EpochCompiler:
         name: str | None = None,
     ) -> None:
         if epochs < 1 or first_epoch < 0:
-            raise ValueError(f"cannot compile {epochs} epochs from epoch {first_epoch} on")
+            raise ValueError(
+                f"epochs={epochs} and first_epoch={first_epoch} are not valid: expected at least 1 "
+                "epoch, numbered from 0"
+            )
         if plan.steps == 0:
-            raise ValueError("there are no seeds, so there is no batch to compile")
+            raise ValueError("there is no batch to compile; give seeds for at least one batch")
         self._sampler = sampler
         self._inputs = inputs
         self._plan = plan
@@ -101,7 +152,7 @@ class EpochCompiler:
         self._name = name
 
     def estimate(self) -> Estimate:
-        """Samples a few batches and says what is to be expected; writes nothing."""
+        """Samples a few batches and returns the expected cost and benefit. It writes nothing."""
         plan = self._plan
         survey = _core.Survey(self._sampler.core)
         batches = plan.steps * len(self._epochs)
@@ -133,7 +184,7 @@ class EpochCompiler:
         replay_s = max(per_batch / bytes_per_s, gather_s)
         written_s = per_batch / bytes_per_s
         build_s = sample_s + max(reading_s + written_s, sample_s + gather_s + written_s)
-        # A look-ahead reads the rows once before it runs at full speed.
+        # A look-ahead reads all rows once before it reaches full speed.
         first_s = feature_bytes / bytes_per_s if reading_s else 0.0
         # The hot rows are read and written once.
         first_s += 2 * hot.row_bytes / bytes_per_s
@@ -155,7 +206,7 @@ class EpochCompiler:
         )
 
     def check_room(self, wanted: int) -> None:
-        """Refuses what the disk has no room for.
+        """Checks that the disk has room for `wanted` bytes.
 
         Raises:
             IoFailed: The disk is too full.
@@ -163,18 +214,22 @@ class EpochCompiler:
         free = self._free_bytes()
         if wanted + _SPARE_BYTES > free:
             raise IoFailed(
-                f"compiled epochs of {format_bytes(wanted)} do not fit: the file system of "
+                f"compiled epochs need {format_bytes(wanted)}, and the file system of "
                 f"{self.directory} has {format_bytes(free)} free; compile fewer epochs, give the "
                 "store more memory, or name a directory on another disk"
             )
 
-    def run(self, progress: Progress, *, overwrite: bool = False) -> dict[str, Any]:
-        """Writes the files that are not there yet, and says what was done.
+    def run(self, progress: Progress, *, overwrite: bool = False) -> CompileReport:
+        """Writes the files that do not exist.
+
+        Args:
+            progress: Called with (phase, done, total).
+            overwrite: Write existing epochs again.
 
         Raises:
-            IoFailed: The disk is full, or failed.
-            StoreBusy: Somebody else compiles into the directory.
-            BudgetTooSmall: The memory of the store is too small to look ahead.
+            IoFailed: The disk is full, or an I/O operation failed.
+            StoreBusy: Another process compiles into the directory.
+            BudgetTooSmall: The memory budget of the store is too small to look ahead.
         """
         start = time.perf_counter()
         steps = self._plan.steps
@@ -186,7 +241,7 @@ class EpochCompiler:
         hot, memory = survey.choose()
         counted_s = time.perf_counter() - start
         expected = survey.record_bytes(hot)
-        # Its counters and its topology are needed no more, and the look-ahead needs the memory.
+        # The look-ahead needs the memory of its counters and of its topology.
         del survey
         stored = hot.stored(self._sampler.core)
         key = epoch_key(self._sampler.key, self._inputs, self._plan)
@@ -241,11 +296,11 @@ class EpochCompiler:
 
     @property
     def _set(self) -> tuple[int, int]:
-        """The first epoch, and the one after the last."""
+        """The first epoch, and the one behind the last."""
         return self._epochs.start, self._epochs.stop
 
     def _parts(self, epoch: int, batches: range) -> Iterator[tuple[int, Any, int, int]]:
-        """Batches as the survey takes them: node type, seeds, seeds of a batch, first stream."""
+        """Yields arguments of the survey: node type, seeds, seeds per batch, first stream."""
         plan, inputs = self._plan, self._inputs
         for start in range(batches.start, batches.stop, _TOGETHER):
             stop = min(start + _TOGETHER, batches.stop)
@@ -258,7 +313,7 @@ class EpochCompiler:
             survey.count(*part)
 
     def _reading_seconds(self, hot: _core.HotSet) -> float:
-        """Seconds of the disk that a look-ahead expects for a batch."""
+        """Returns the time of the disk that a look-ahead expects per batch."""
         with closing(self._loader(hot.stored(self._sampler.core))) as loader:
             return float(loader.choose(self._epochs[0])["device_s_per_batch"])
 

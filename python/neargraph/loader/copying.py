@@ -1,9 +1,8 @@
-"""The stage that brings batches to the device: a thread, pinned buffers used again and again, a
-stream of its own.
+"""The stage that copies batches to the device: a thread, reused pinned buffers, a CUDA stream.
 
-What is asked of CUDA is in `Cuda` alone, so that order and bounds of the stage are tested where
-there is none. The invariant: a pinned buffer is filled anew only after the copy from it has ended,
-and whoever computes waits for its own batch alone.
+Every call of CUDA is in `Cuda`, so that order and bounds of the stage can be tested without CUDA.
+The invariant: a pinned buffer is filled again only after the copy from it has ended, and the
+consumer's stream waits only for the batch that it uses.
 """
 
 import time
@@ -21,10 +20,10 @@ from neargraph.exceptions import UnsupportedArgument
 from neargraph.loader.background import in_background
 from neargraph.loader.collate import csr_tensor
 
-# Pinned buffers: one is filled while another is on its way.
+# Pinned buffers: one is filled while another is copied.
 BUFFERS = 2
 
-# Batches on the device that nobody has taken yet.
+# Batches on the device that wait for the consumer.
 _AHEAD = 2
 
 # Tensors of a batch start at multiples of this many bytes.
@@ -32,7 +31,7 @@ _ALIGNMENT = 64
 
 
 class Cuda:
-    """All that the stage asks of CUDA."""
+    """The calls of CUDA that the stage needs."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -41,11 +40,11 @@ class Cuda:
         self._event = cuda.Event
 
     def pinned(self, num_bytes: int) -> Tensor:
-        """Page-locked memory, uint8 [num_bytes]."""
+        """Returns page-locked memory, uint8 [num_bytes]."""
         return torch.empty(num_bytes, dtype=torch.uint8, pin_memory=True)
 
     def send(self, pinned: Tensor) -> tuple[Tensor, Any]:
-        """Starts a copy to the device; the copy, and an event that is reached when it is there."""
+        """Starts a copy to the device; returns the copy and the event that marks its end."""
         with torch.cuda.stream(self._stream):
             sent = pinned.to(self._device, non_blocking=True)
             event = self._event()
@@ -53,34 +52,39 @@ class Cuda:
         return sent, event
 
     def finish(self, event: Any) -> None:
-        """Waits here until `event` is reached."""
+        """Blocks until `event` is reached."""
         event.synchronize()
 
     def await_in_compute(self, event: Any, sent: Tensor) -> None:
-        """Makes the consumer's stream wait for `event`; `sent` stays as long as that uses it."""
+        """Makes the consumer's stream wait for `event`, and keeps `sent` while it is used there."""
         current = torch.cuda.current_stream(self._device)
         current.wait_event(event)
         sent.record_stream(current)
 
 
 def copy_stage(pin_memory: bool, device: Any) -> "CopyStage | None":
-    """The stage that the arguments of a loader ask for.
+    """Returns the stage for the arguments of a loader; None if batches are not copied.
 
     Raises:
-        UnsupportedArgument: `device` is none of this machine.
+        UnsupportedArgument: `device` is neither a CUDA device nor the CPU, or CUDA is missing.
     """
     wanted = None if device is None else torch.device(device)
     if wanted is not None and wanted.type == "cuda":
         if not torch.cuda.is_available():
-            raise UnsupportedArgument(f"device={device!r}: torch finds no CUDA here; leave it out")
+            raise UnsupportedArgument(
+                f"device={device!r} is not available: torch finds no CUDA device; leave it out"
+            )
         return CopyStage(Cuda(wanted))
     if wanted is not None and wanted.type != "cpu":
-        raise UnsupportedArgument(f"device={device!r}: batches go to a CUDA device or stay")
+        raise UnsupportedArgument(
+            f"device={device!r} is not supported: expected a CUDA device or 'cpu'"
+        )
     if not pin_memory:
         return None
     if not torch.cuda.is_available():
         warnings.warn(
-            "pin_memory=True, but torch finds no CUDA here: batches come in plain memory",
+            "pin_memory=True has no effect: torch finds no CUDA device, so batches are in plain "
+            "memory",
             UserWarning,
             stacklevel=3,
         )
@@ -89,15 +93,15 @@ def copy_stage(pin_memory: bool, device: Any) -> "CopyStage | None":
 
 
 class CopyStage:
-    """Copies batches in a thread, ahead of who takes them.
+    """Copies batches in a thread, ahead of the consumer.
 
     Args:
-        cuda: Brings batches to a device, through pinned buffers that are used again. None only
-            pins them: such memory is the consumer's, and torch's allocator uses it again when it
-            is dropped.
+        cuda: Copies batches to a device through reused pinned buffers. None copies batches to
+            pinned memory instead. The consumer owns this memory, and torch's allocator reuses it
+            once it is dropped.
 
     Attributes:
-        seconds: Time spent on copying, without waiting for batches or for the consumer.
+        seconds: Time spent on copying, without waits for batches or for the consumer.
     """
 
     def __init__(self, cuda: Any) -> None:
@@ -106,7 +110,7 @@ class CopyStage:
         self.seconds = 0.0
 
     def run(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """The same batches, copied."""
+        """Yields the batches, copied."""
         with closing(in_background(self._copied(batches), _AHEAD, "ng-copy")) as copied:
             if self._cuda is None:
                 yield from copied
@@ -135,7 +139,7 @@ class CopyStage:
             yield holder.pop()
 
     def _send(self, batch: Any) -> list[Any]:
-        """[the batch on the device, the event of its copy, the memory that its tensors share]."""
+        """Returns [batch on the device, event of its copy, memory that its tensors share]."""
         tensors = tensors_of(batch)
         places, num_bytes = _layout(tensors)
         buffer = self._buffer(num_bytes)
@@ -147,20 +151,20 @@ class CopyStage:
         return [with_tensors(batch, lambda _: next(there)), event, sent]
 
     def _buffer(self, num_bytes: int) -> Tensor:
-        """The pinned buffer that was used longest ago, or a new one."""
+        """Returns the least recently used pinned buffer, or a new one."""
         if len(self._buffers) < BUFFERS:
             return self._cuda.pinned(num_bytes)  # type: ignore[no-any-return]
         buffer, event = self._buffers.popleft()
         self._cuda.finish(event)
         if buffer.numel() < num_bytes:
-            # Goes before the larger one comes.
+            # Freed before the larger one is allocated.
             del buffer
             return self._cuda.pinned(num_bytes + num_bytes // 8)  # type: ignore[no-any-return]
         return buffer
 
 
 def _layout(tensors: list[Tensor]) -> tuple[list[int], int]:
-    """Where each tensor starts, and how many bytes they take together."""
+    """Returns the start of each tensor, and the bytes of all."""
     places, end = [], 0
     for tensor in tensors:
         places.append(end)
@@ -169,23 +173,23 @@ def _layout(tensors: list[Tensor]) -> tuple[list[int], int]:
 
 
 def _fill(memory: Tensor, place: int, tensor: Tensor) -> None:
-    """Copies the bytes of `tensor` to `memory` from `place` on, in this thread alone.
+    """Copies the bytes of `tensor` to `memory` at `place`, in this thread alone.
 
-    Torch would wake a thread on every core for that, and wait for all of them where sampling and
-    gathering keep the cores busy.
+    Torch would use a thread per core, and wait for all of them while sampling and gathering keep
+    the cores busy.
     """
     source = tensor.detach().contiguous().view(-1).view(torch.uint8).numpy()
     np.copyto(memory.numpy()[place : place + source.size], source)
 
 
 def _part(memory: Tensor, place: int, like: Tensor) -> Tensor:
-    """The bytes of `memory` from `place` on, as a tensor like `like`."""
+    """Returns a view of `memory` at `place`, with dtype and shape of `like`."""
     size = like.numel() * like.element_size()
     return memory[place : place + size].view(like.dtype).view(like.shape)
 
 
 def tensors_of(batch: Any) -> list[Tensor]:
-    """The dense tensors of a PyG batch, those inside sparse ones among them, in a fixed order."""
+    """Returns the dense tensors of a PyG batch and of its sparse tensors, in a fixed order."""
     found: list[Tensor] = []
 
     def note(tensor: Tensor) -> Tensor:
@@ -197,7 +201,11 @@ def tensors_of(batch: Any) -> list[Tensor]:
 
 
 def with_tensors(batch: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """The batch with every dense tensor changed, in the order of `tensors_of`."""
+    """Returns the batch with `change` applied to each dense tensor, in the order of `tensors_of`.
+
+    Raises:
+        UnsupportedArgument: The batch is not an object of PyG.
+    """
 
     def each(tensor: Tensor) -> Tensor:
         if tensor.layout != torch.sparse_csr:
@@ -208,6 +216,7 @@ def with_tensors(batch: Any, change: Callable[[Tensor], Tensor]) -> Any:
 
     if not hasattr(batch, "apply"):
         raise UnsupportedArgument(
-            f"transform= made a {type(batch).__name__}; only PyG's objects go to a device"
+            f"transform= returned a {type(batch).__name__}, and only objects of PyG can be copied "
+            "to a device; return one, or leave device= out"
         )
     return batch.apply(each)

@@ -1,34 +1,35 @@
-"""What all loaders have in common: passes, where they stand, and how long who waited.
+"""The base of all loaders: epochs, position in them, and times of work and waits.
 
-The invariant: which batches a loader yields depends on its arguments alone, so its state is two
-numbers, and a resumed epoch goes on with the batches that were missing.
+The invariant: the batches of a loader depend on its arguments alone. So its state is two numbers,
+and a resumed epoch continues with the next batch.
 """
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from neargraph.loader.copying import CopyStage
 from neargraph.loader.pipeline import Pipeline
-from neargraph.loader.state import Position, dump_state, load_state
+from neargraph.loader.results import StageName, Stages, Waits
+from neargraph.loader.state import LoaderState, Position, dump_state, load_state
 from neargraph.loader.workers import BatchSource, WorkerPool
 from neargraph.reader import Version
 
-# What of a plan decides the batches of all ranks.
+# The settings of a plan that determine the batches of all ranks.
 _OF_PLAN = ("batch_size", "shuffle", "seed", "drop_last", "world_size", "pad")
 
 
 class EpochLoader(ABC):
-    """Passes over batches; a subclass says which batches there are.
+    """Epochs of batches; a subclass defines the batches.
 
     Args:
-        copy: What brings batches to pinned memory or to a device; None leaves them.
+        copy: The stage that copies batches to pinned memory or to a device; None copies nothing.
     """
 
     _source: BatchSource
-    # Threads make the batches, or processes do.
+    # Either threads or processes make the batches.
     _pipeline: Pipeline | None = None
     _pool: WorkerPool | None = None
 
@@ -42,19 +43,19 @@ class EpochLoader(ABC):
 
     @property
     def snapshot(self) -> Version:
-        """The version of the store that is read."""
+        """The version of the store that the loader reads."""
         return self._source.sampler.snapshot
 
     @abstractmethod
     def _settings(self) -> dict[str, Any]:
-        """What decides the batches beside the store and the order of seeds."""
+        """Returns the settings that determine the batches, beside store and order of seeds."""
 
     def __len__(self) -> int:
-        """Batches of one whole epoch."""
+        """Returns the number of batches in a complete epoch."""
         return self._source.plan.steps
 
     def __iter__(self) -> Iterator[Any]:
-        """One pass over the seeds, or the rest of the pass that a loaded state stands in."""
+        """Iterates over one epoch, or over the rest of the epoch of a loaded state."""
         position = self._position = self._next
         self._next = Position(position.epoch + 1)
         self._loaded = None
@@ -85,59 +86,68 @@ class EpochLoader(ABC):
         return map(self._source.finish, self._pipeline.run(epoch, first))
 
     def close(self) -> None:
-        """Gives back what the loader keeps in memory between epochs."""
+        """Releases the memory that the loader keeps between epochs. It can be used again."""
         if self._pipeline is not None:
             self._pipeline.close()
 
-    def stages(self) -> dict[str, float]:
-        """Seconds that each stage has worked since the loader was made, and that its consumer has
-        waited: ``load`` (topologies read into memory to look ahead), ``sample``, ``read`` (rows, or
-        records of compiled epochs, read ahead of their batches), ``gather`` (rows put into batches,
-        and read where nothing reads ahead), ``copy``, ``wait``.
+    def stages(self) -> Stages:
+        """Returns the seconds that each stage has worked since the loader was created.
 
-        Stages work at the same time, and each may have several threads whose times are added, so
-        the sum may pass the wall time. Processes of ``num_workers`` count for themselves.
+        Stages work at the same time, and a stage adds up the times of its threads, so the sum can
+        exceed the elapsed time. Work in the processes of ``num_workers`` is not included.
         """
         copied = 0.0 if self._copy is None else self._copy.seconds
         worked = dict(self._source.sampler.core.stages())
-        return {**worked, "copy": copied, "wait": self._waited}
+        return cast(Stages, {**worked, "copy": copied, "wait": self._waited})
 
-    def waits(self) -> dict[str, float]:
-        """Seconds that the stages have waited since the loader was made, by what they waited for;
-        ``docs/explanation/reading.md`` has the table. A wait that this way of reading does not have
-        is 0.
+    def waits(self) -> Waits:
+        """Returns the seconds that the stages have waited since the loader was created, by cause.
 
-        The stage that waits least bounds the others. Each may have several threads whose times are
-        added. Processes of ``num_workers`` count for themselves."""
-        return dict(self._source.sampler.core.waits())
+        A wait that does not exist in a way of reading is 0. The stage that waits least is the
+        bottleneck. A stage adds up the times of its threads. Waits in the processes of
+        ``num_workers`` are not included.
+        """
+        return cast(Waits, dict(self._source.sampler.core.waits()))
 
     def waiting(self) -> float:
-        """Seconds that the consumer has waited for the batch that it wants now; 0 while it has one.
-        Another thread may ask."""
+        """Returns the seconds that the consumer has waited for its next batch until now.
+
+        It is 0 while the consumer has a batch. Any thread may call this method.
+        """
         since = self._waits_since
         return 0.0 if since is None else time.perf_counter() - since
 
-    def busy(self) -> list[str]:
-        """The stages that threads are at now, by the names of `stages`. Another thread may ask."""
-        return self._source.sampler.core.busy()
+    def busy(self) -> list[StageName]:
+        """Returns the stages that are at work now. Any thread may call this method."""
+        return cast(list[StageName], self._source.sampler.core.busy())
 
     def set_epoch(self, epoch: int) -> None:
-        """Makes the next pass that of `epoch`, or its rest if a loaded state stands in it."""
+        """Sets the number of the next epoch.
+
+        If a loaded state is in this epoch, the next iteration is the rest of it.
+        """
         loaded = self._loaded
         if loaded is not None and loaded.epoch == epoch:
             self._next = replace(loaded)
         else:
             self._next = Position(epoch)
 
-    def state_dict(self) -> dict[str, Any]:
-        """Where the loader stands: epoch, batches handed over, and the settings behind them."""
+    def state_dict(self) -> LoaderState:
+        """Returns the position of the loader and the settings that determine its batches.
+
+        The state counts the batches that the consumer has received, not those made ahead. It can be
+        saved as JSON or with `torch.save`.
+        """
         return dump_state(self._position, self._fingerprint())
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Makes the next pass go on where `state` was taken; after a whole pass, with the next.
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continues at the position of `state` with the next iteration.
+
+        If that is the end of an epoch, the next epoch follows.
 
         Raises:
-            StateMismatch: The state belongs to other data or settings; names the field.
+            StateMismatch: The state was saved with other data or settings; the message names the
+                setting.
         """
         loaded = load_state(state, self._fingerprint(), len(self))
         self._loaded = loaded

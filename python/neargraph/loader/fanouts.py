@@ -1,8 +1,8 @@
-"""Fanouts as users write them, checked and laid out one list per edge type.
+"""Fanouts as users write them, checked and converted to one list per edge type.
 
-PyG's spellings are taken: a list for all edge types, a dictionary by edge type (triples, pairs or
-``"a__to__b"``), or a `torch_geometric.sampler.NumNeighbors`. -1 means all neighbours. A reverse
-that the store keeps as an index has no neighbours unless a dictionary names it.
+All spellings of PyG are valid: a list for all edge types, a dictionary by edge type (triples, pairs
+or ``"a__to__b"``), or a `torch_geometric.sampler.NumNeighbors`. -1 means all neighbours. A reverse
+that the store keeps as an index is sampled only if a dictionary names it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,13 +15,14 @@ _FANOUT_MAX = 2**31 - 1
 
 
 def resolve_fanouts(schema: Schema, fanouts: Any) -> list[list[int]]:
-    """One list of fanouts per edge type, in the order of their ids, all equally long.
+    """Returns one list of fanouts per edge type, in the order of their ids, all of equal length.
 
-    A reverse that the store keeps as an index has zeros, unless it is named.
+    A reverse that the store keeps as an index has zeros, unless a dictionary names it.
 
     Raises:
-        NameNotFound: A key names no edge type of the store.
-        ValueError: An edge type is missing, the hops differ, or a fanout is below -1.
+        NameNotFound: A key is not an edge type of the store.
+        ValueError: An edge type is missing or named twice, the number of hops differs, or a fanout
+            is not valid.
 
     Example:
         >>> resolve_fanouts(store.schema, [15, 10])
@@ -36,26 +37,28 @@ def resolve_fanouts(schema: Schema, fanouts: Any) -> list[list[int]]:
         for key, hops in values.items():
             named = schema.edge_type(_plain(key))
             if named.index in given:
-                raise ValueError(f"fanouts name edge type {named.triple!r} twice")
+                raise ValueError(f"fanouts name edge type {named.triple!r} twice; leave one out")
             given[named.index] = _hops(hops)
         lists = {}
         for edge_type in schema.edge_types:
             chosen = given.pop(edge_type.index, default)
             if chosen is None:
                 raise ValueError(
-                    f"fanouts miss edge type {edge_type.triple!r}; give it a list, "
-                    "of zeros to leave it out"
+                    f"fanouts have no list for edge type {edge_type.triple!r}; give one, with "
+                    "zeros if it is not to be sampled"
                 )
             lists[edge_type.index] = _hops(chosen)
         lists |= given
     elif isinstance(values, Sequence) and not isinstance(values, str):
         lists = {edge_type.index: list(values) for edge_type in schema.edge_types}
     else:
-        raise ValueError(f"fanouts are a list or a dictionary by edge type, got {fanouts!r}")
+        raise ValueError(
+            f"{fanouts!r} is not valid for fanouts: expected a list or a dictionary by edge type"
+        )
     lengths = {len(hops) for hops in lists.values()}
     if len(lengths) > 1:
         raise ValueError(
-            f"fanouts of all edge types need the same number of hops, got {[*lists.values()]}"
+            f"fanouts of all edge types must have the same number of hops, got {[*lists.values()]}"
         )
     unused = [0] * max(lengths, default=0)
     count = len(schema.edge_types) + len(schema.reverse_types)
@@ -63,7 +66,7 @@ def resolve_fanouts(schema: Schema, fanouts: Any) -> list[list[int]]:
 
 
 def _plain(key: Any) -> Any:
-    # PyG's EdgeTypeStr is a str subclass that knows its triple.
+    # PyG's EdgeTypeStr is a subclass of str with its triple.
     return key.to_tuple() if hasattr(key, "to_tuple") else key
 
 
@@ -72,7 +75,8 @@ def _hops(given: Any) -> list[Any]:
         return list(given)
     except TypeError:
         raise ValueError(
-            f"fanouts of an edge type are a list with one for each hop, got {given!r}"
+            f"{given!r} is not valid for the fanouts of an edge type: expected a list with one per "
+            "hop"
         ) from None
 
 
@@ -82,5 +86,7 @@ def _fanout(value: Any) -> int:
     except (TypeError, ValueError, OverflowError):
         whole = None
     if whole is None or whole != value or not -1 <= whole <= _FANOUT_MAX:
-        raise ValueError(f"a fanout is -1 (all) or a count up to {_FANOUT_MAX}, got {value!r}")
+        raise ValueError(
+            f"{value!r} is not a valid fanout: expected -1 (all) or a count up to {_FANOUT_MAX}"
+        )
     return whole

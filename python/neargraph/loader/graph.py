@@ -1,6 +1,7 @@
-"""Batches of whole graphs, of a store that holds many small ones (PyG's DataLoader).
+"""Batches of whole graphs from a store of many small graphs (PyG's DataLoader).
 
-The node tensor ``graph_id`` says which nodes make a graph; their numbers stand side by side.
+The node tensor ``graph_id`` holds the graph of each node. The nodes of a graph have consecutive
+ids.
 """
 
 from collections import Counter
@@ -33,9 +34,9 @@ from neargraph.loader.sampling import LoaderOptions, SamplingLoader
 from neargraph.loader.whole import WholeCollator
 
 GRAPH_ID = "graph_id"
-"""The node tensor that says which graph a node belongs to."""
+"""The node tensor that holds the graph of each node."""
 GRAPH_TENSORS = "graph_"
-"""Node tensors of this prefix repeat what belongs to a graph for each of its nodes."""
+"""The prefix of node tensors that repeat a value of the graph for each of its nodes."""
 _NOT_SEPARATED = ("batch", "ptr", "num_nodes", "num_padding")
 _OF_BATCHES = ("batch", "ptr", "edge_index", "n_id", "e_id", "num_nodes", "num_padding")
 
@@ -44,7 +45,7 @@ _OF_BATCHES = ("batch", "ptr", "edge_index", "n_id", "e_id", "num_nodes", "num_p
 class _Graphs(InputNodes):
     """Graphs by place: `graphs` [n], or all of them.
 
-    `ends` says which nodes each has, counted without the deleted ones.
+    `ends` has the first node of each graph and the end of the last, without deleted nodes.
     """
 
     ends: NDArray[np.int64] = field(repr=False)
@@ -64,7 +65,7 @@ class _Graphs(InputNodes):
         return _core.Inputs(self.node_type.index, self.nodes(places), None, None)
 
     def sizes(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """How many nodes the graphs at `places` have."""
+        """Returns the number of nodes of the graphs at `places`."""
         sizes: NDArray[np.int64] = np.diff(self.ends)[self.input_id(places)]
         return sizes
 
@@ -82,14 +83,14 @@ class _Graphs(InputNodes):
 
 
 class _Collator(WholeCollator):
-    """A `Batch` of graphs, with what belongs to a graph once for each.
+    """A `Batch` of graphs, with each value of a graph once.
 
     Args:
         inputs: The graphs.
         schema: Types of the store.
-        tensors: The (kind, type id, name) triples that batches carry.
-        x_dtype: As of `Collator`.
-        followed: The attributes of which batches say the graph of each row.
+        tensors: The (kind, type id, name) triples of the tensors in batches.
+        x_dtype: As in `Collator`.
+        followed: The attributes for whose rows batches hold the graph.
         excluded: The attributes that batches do not have.
     """
 
@@ -121,8 +122,8 @@ class _Collator(WholeCollator):
         for name, of_batch in [*self._of_graphs.items(), *((name, name) for name in named)]:
             if counts[of_batch] > 1:
                 raise UnsupportedArgument(
-                    f"tensor {name!r} is {of_batch!r} of a batch, which has something else of that "
-                    "name; leave one of them out of attrs"
+                    f"tensor {name!r} becomes {of_batch!r} of a batch, which has another attribute "
+                    "of this name; leave one of them out of attrs"
                 )
         always = [GRAPH_ID, "edge_index", "n_id"]
         always += ["e_id" for owner in schema.edge_types if owner.has_edge_ids]
@@ -142,7 +143,7 @@ class _Collator(WholeCollator):
         out.ptr, out.graph_id = ptr, torch.from_numpy(graphs)
         if len(np.unique(graphs)) < len(graphs):
             out.edge_index = _within_copies(out)
-        # What PyG's Batch takes the number of its graphs from.
+        # PyG's Batch reads the number of its graphs from it.
         out._num_graphs = len(sizes)
         ends = self._ends(out)
         self._separable(out, sizes, ends)
@@ -156,9 +157,11 @@ class _Collator(WholeCollator):
         return out
 
     def _ends(self, out: Any) -> dict[str, torch.Tensor]:
-        """By attribute: where the rows of each graph begin, and where those of the last one end,
-        [g + 1]. Edges belong to the graph of their destination. They come list by list, so those
-        of a graph stand side by side."""
+        """Returns by attribute the first row of each graph and the end of the last one, [g + 1].
+
+        Edges belong to the graph of their destination. They come list by list, so those of a graph
+        are consecutive.
+        """
         count = len(out.graph_id)
         edges = torch.bincount(out.batch[out.edge_index[1]], minlength=count).cumsum(0)
         edges = torch.cat([edges.new_zeros(1), edges])
@@ -173,9 +176,11 @@ class _Collator(WholeCollator):
         return ends
 
     def _separable(self, out: Any, sizes: torch.Tensor, ends: dict[str, torch.Tensor]) -> None:
-        """Keeps what PyG's `to_data_list` takes a batch apart by: where each graph begins, and by
-        how much its node numbers were raised. Edges between graphs belong to none, and torch does
-        not slice sparse CSR tensors: then there is nothing to keep."""
+        """Adds the fields by which PyG's `to_data_list` splits a batch into graphs.
+
+        These are the start of each graph and the offset of its node numbers. A batch with edges
+        between graphs, or with sparse CSR tensors, which torch cannot slice, has no such fields.
+        """
         source, destination = (out.batch[nodes] for nodes in out.edge_index)
         sparse = any(torch.is_tensor(v) and v.layout != torch.strided for _, v in out)
         if sparse or not torch.equal(source, destination):
@@ -187,16 +192,16 @@ class _Collator(WholeCollator):
 
 
 def _in_batch(name: str) -> str:
-    """What batches call a node tensor."""
+    """Returns the name of a node tensor in batches."""
     is_own = name != GRAPH_ID and name.startswith(GRAPH_TENSORS)
     return name.removeprefix(GRAPH_TENSORS) if is_own else name
 
 
 def _tensors_but(schema: Schema, attrs: Any, excluded: list[str]) -> dict[Any, list[str]]:
-    """The tensors to read, by type: those of `attrs` that no batch would leave out.
+    """Returns the tensors to read by type: those of `attrs` without the excluded ones.
 
     Raises:
-        NameNotFound: No batch has an attribute of a name that is excluded.
+        NameNotFound: An excluded name is not an attribute of batches.
     """
     read: dict[Any, list[str]] = {}
     known = {GRAPH_ID, "edge_index", "n_id", "e_id", EDGE_TIME, WEIGHT_ATTR}
@@ -216,21 +221,30 @@ def _check_known(argument: str, names: list[str], known: set[str]) -> None:
     for name in names:
         if name not in known:
             raise NameNotFound(
-                f"{argument}: batches have no attribute {name!r} of graphs; they have "
+                f"{argument}: {name!r} is not an attribute of these batches; they have "
                 f"{sorted(known)}"
             )
 
 
 def _names(argument: str, given: Any) -> list[str]:
-    """PyG's list of names, or None."""
+    """Returns a list of names that may be None.
+
+    Raises:
+        TypeError: It is a single text.
+    """
     if isinstance(given, str):
-        raise TypeError(f"{argument} is a list of names, got the text {given!r}; use [{given!r}]")
+        raise TypeError(
+            f"{argument} must be a list of names, got the text {given!r}; use [{given!r}]"
+        )
     return list(given or ())
 
 
 def _within_copies(batch: Any) -> torch.Tensor:
-    """The edges of a batch that has some graph more than once. Each destination has its list, and
-    sources are numbered in one copy of their graph: they go to that of the destination."""
+    """Returns the edges of a batch that contains some graph more than once.
+
+    Each copy of a destination has its list, but sources are numbered in one copy of their graph.
+    They are moved to the copy of the destination.
+    """
     source, destination = (batch.batch[ends] for ends in batch.edge_index)
     inside = batch.graph_id[source] == batch.graph_id[destination]
     moved = torch.where(inside, batch.ptr[destination] - batch.ptr[source], 0)
@@ -240,33 +254,41 @@ def _within_copies(batch: Any) -> torch.Tensor:
 class GraphLoader(SamplingLoader):
     """Batches of whole graphs, as `torch_geometric.data.Batch`.
 
-    Each batch has ``x`` and the other node tensors [n, ...], ``edge_index`` [2, e], edge tensors,
-    ``batch`` [n] and ``ptr`` [g + 1], ``graph_id`` [g], and for each graph what node tensors named
-    ``graph_...`` repeat for each of its nodes, without that prefix: ``y`` [g, ...] of ``graph_y``.
-    Several ranks repeat graphs to fill the last batch, and ``num_padding`` counts those at its end.
-    ``batch[i]`` and ``batch.to_data_list()`` give the graphs one by one, as of PyG's `DataLoader`,
+    Each batch has:
+
+    - ``x`` and the other node tensors [n, ...]
+    - ``edge_index`` [2, e], and the edge tensors [e, ...]
+    - ``batch`` [n], the graph of each node, and ``ptr`` [g + 1], the first node of each graph
+    - ``graph_id`` [g], the numbers of the graphs
+    - the values of node tensors named ``graph_...`` once per graph, without the prefix: ``graph_y``
+      becomes ``y`` [g, ...]
+    - ``num_padding``, if several ranks repeat graphs at the end of the last batch
+
+    ``batch[i]`` and ``batch.to_data_list()`` return single graphs, as with PyG's `DataLoader`,
     unless the batch has edges between two graphs, or sparse rows.
 
     The arguments up to `exclude_keys` are those of PyG's `DataLoader`, in its order.
 
     Args:
-        data: The open store, or a snapshot, with the node tensor ``graph_id``.
-        batch_size: Graphs of a batch.
-        shuffle: Permute the graphs anew in every epoch, keyed by `seed`.
-        follow_batch: Attributes such as ``["edge_attr"]`` of which batches say the graph of each
-            row: ``edge_attr_batch`` and where each graph begins, ``edge_attr_ptr`` [g + 1]. Edges
-            belong to the graph of their destination.
-        exclude_keys: Attributes that batches do not have; tensors among them are not read.
-        graphs: Which graphs: None for all that have nodes, ``"train"`` / ``"val"`` / ``"test"`` for
-            those whose nodes are in that split, numbers [n] or a boolean mask [number of graphs].
-        **options: As of `NeighborLoader`: `seed`, `attrs`, `x_dtype`, `transform`, `reading`,
+        data: The open store or a snapshot, with the node tensor ``graph_id``.
+        batch_size: Graphs per batch.
+        shuffle: Permute the graphs, with a new order in every epoch. It depends on `seed`.
+        follow_batch: Attributes, such as ``["edge_attr"]``, for which batches have the graph of
+            each row, ``edge_attr_batch`` [e], and the first row of each graph, ``edge_attr_ptr``
+            [g + 1]. Edges belong to the graph of their destination.
+        exclude_keys: Attributes to leave out of batches. Their tensors are not read.
+        graphs: The graphs of an epoch: numbers [n], a boolean mask [number of graphs], or
+            ``"train"`` / ``"val"`` / ``"test"`` for the graphs whose nodes are in that split.
+            None: all graphs that have nodes.
+        **options: As in `NeighborLoader`: `seed`, `attrs`, `x_dtype`, `transform`, `reading`,
             `ranks`, `num_workers`, `device` and the others.
 
     Raises:
-        NameNotFound: The store has no ``graph_id``, or no such split, or batches have no attribute
-            that `follow_batch` or `exclude_keys` name.
-        UnsupportedArgument: Graphs are not numbered in the order of their nodes; or one that is
-            named has no nodes left; or two tensors would have one name in a batch.
+        NameNotFound: The store has no ``graph_id`` or no such split, or a name in `follow_batch` or
+            `exclude_keys` is not an attribute of batches.
+        NodeOutOfRange: A number in `graphs` is out of range.
+        UnsupportedArgument: Graphs are not numbered in the order of their nodes, all nodes of a
+            graph in `graphs` are deleted, or two tensors have the same name in a batch.
 
     Example:
         >>> loader = ng.GraphLoader(store, batch_size=128, graphs="train", shuffle=True)
@@ -287,13 +309,14 @@ class GraphLoader(SamplingLoader):
     ) -> None:
         if not isinstance(shuffle, bool):
             raise ValueError(
-                f"shuffle={shuffle!r} is not True or False; name the graphs to load in graphs="
+                f"shuffle={shuffle!r} is not valid: expected True or False; graphs= takes the "
+                "graphs to load"
             )
         options |= {"batch_size": batch_size, "shuffle": shuffle}
         given = LoaderOptions.take(type(self).__name__, options)
         super().__init__(data, given)
         snapshot = data.snapshot()
-        only_edge_type(snapshot.schema, "a store of many graphs")
+        only_edge_type(snapshot.schema, type(self).__name__)
         ends = graph_ends(snapshot)
         owner = snapshot.schema.node_types[0]
         chosen = _chosen(snapshot, ends, graphs)
@@ -320,7 +343,7 @@ class GraphLoader(SamplingLoader):
 
     @property
     def num_graphs(self) -> int:
-        """Graphs of an epoch."""
+        """Number of graphs in an epoch."""
         return len(self._source.inputs)
 
     def __repr__(self) -> str:
@@ -331,26 +354,27 @@ class GraphLoader(SamplingLoader):
 
 
 def graph_ends(store: Reader) -> NDArray[np.int64]:
-    """The first node of each graph, and the end of the last one, [graphs + 1].
+    """Returns the first node of each graph and the end of the last one, int64 [graphs + 1].
 
     Raises:
         NameNotFound: The store has no ``graph_id``.
-        UnsupportedArgument: Graphs are not numbered from 0 in the order of their nodes.
+        UnsupportedArgument: ``graph_id`` is not one int64 per node, or graphs are not numbered from
+            0 in the order of their nodes.
     """
     snapshot = store.snapshot()
     owner = snapshot.schema.node_types[0]
     if all(t.name != GRAPH_ID for t in owner.tensors):
         raise NameNotFound(
-            f"{snapshot.path}: no node tensor {GRAPH_ID!r}, which says the graph of each node; "
-            "import a data set of many graphs"
+            f"{snapshot.path}: no node tensor {GRAPH_ID!r} with the graph of each node; import a "
+            "data set of many graphs"
         )
     meta = snapshot.schema.tensor(owner, GRAPH_ID)
     if meta.dtype != "i64" or meta.num_columns != 1:
         raise UnsupportedArgument(
-            f"{snapshot.path}: {GRAPH_ID!r} holds one int64 for each node, and this tensor has "
-            f"dtype {meta.dtype} and rows of shape {list(meta.shape)}"
+            f"{snapshot.path}: {GRAPH_ID!r} must hold one int64 per node, got dtype {meta.dtype} "
+            f"and rows of shape {list(meta.shape)}"
         )
-    # Behind a graph -1 that is not there the first step leads to graph 0.
+    # Starting from -1, the first step leads to graph 0.
     last = np.int64(-1)
     starts = [np.zeros(0, np.int64)]
     for first, rows in snapshot.scan(owner, meta.name):
@@ -360,7 +384,7 @@ def graph_ends(store: Reader) -> NDArray[np.int64]:
         if len(bad := np.flatnonzero(~good)):
             raise UnsupportedArgument(
                 f"{snapshot.path}: node {first + int(bad[0])} belongs to graph "
-                f"{int(ids[bad[0]])}; graphs have to be numbered from 0 in the order of their nodes"
+                f"{int(ids[bad[0]])}; graphs must be numbered from 0 in the order of their nodes"
             )
         starts.append(first + np.flatnonzero(steps))
         last = ids[-1]
@@ -370,8 +394,11 @@ def graph_ends(store: Reader) -> NDArray[np.int64]:
 def _with_nodes(
     sizes: NDArray[np.int64], chosen: NDArray[np.int64] | None
 ) -> NDArray[np.int64] | None:
-    """The graphs to load: those chosen, all of which need nodes; else all that have nodes, where
-    None stands for all."""
+    """Returns the graphs to load: those chosen, or all that have nodes; None stands for all.
+
+    Raises:
+        UnsupportedArgument: A chosen graph has no nodes.
+    """
     if chosen is None:
         return None if (sizes > 0).all() else np.flatnonzero(sizes)
     if len(empty := chosen[sizes[chosen] == 0]):
@@ -391,9 +418,11 @@ def _chosen(store: Reader, ends: NDArray[np.int64], given: Any) -> NDArray[np.in
     array = np.asarray(given)
     if array.dtype == np.bool_:
         if array.shape != (count,):
-            raise ValueError(f"a mask over graphs has shape [{count}], got {list(array.shape)}")
+            raise ValueError(
+                f"a mask over graphs must have shape [{count}], got {list(array.shape)}"
+            )
         return np.flatnonzero(array)
     ids = as_ids(array)
     if len(bad := ids[(ids < 0) | (ids >= count)]):
-        raise NodeOutOfRange(f"graphs: number {int(bad[0])} is not in 0 ... {count - 1}")
+        raise NodeOutOfRange(f"graphs: {int(bad[0])} is not a number from 0 to {count - 1}")
     return ids

@@ -17,29 +17,33 @@ from neargraph.loader.sampling import LoaderOptions, SamplingLoader
 
 
 class HGTLoader(SamplingLoader):
-    """Batches with about as many nodes of each type in each layer, as `HeteroData`.
+    """Batches with about equally many nodes of each type per layer, as `HeteroData`.
 
-    A layer draws its nodes without replacement among the entries of the lists of the batch, in
-    proportion to the square of their weight. Each list gives a weight of 1 in equal parts to its
-    entries (to 50 drawn ones if it is longer, as in PyG), and a node adds up what it gets. Batches
-    have all edges between their nodes, and else what `NeighborLoader` gives; edges have no counts
-    per hop.
+    A layer draws nodes without replacement from the entries of the batch's neighbour lists. Each
+    list distributes a weight of 1 equally over its entries; of a list longer than 50, 50 drawn
+    entries share it, as in PyG. The weight of a node is the sum over all lists, and it is drawn in
+    proportion to the square of this weight.
+
+    Batches have all edges between their nodes. Otherwise they have the attributes of
+    `NeighborLoader`, except the number of edges per hop.
+
+    The arguments up to `filter_per_worker` are those of PyG, in its order.
 
     Args:
-        data: The open store, or a snapshot.
-        num_samples: Nodes of each layer: a list for all node types, or a dictionary by type.
+        data: The open store or a snapshot.
+        num_samples: Nodes per layer: a list for all node types, or a dictionary of lists by type.
         input_nodes: The seeds: a node type, or (node type, ids, a mask or the name of a split).
-        is_sorted: As of `NeighborLoader`, and so are the next three: PyG's, in its order.
-        transform: Called with each batch.
-        transform_sampler_output: Refused; use `transform`.
-        filter_per_worker: Changes nothing, but for False with `num_workers`.
-        input_id: What ``batch.input_id`` says of each seed, int64.
-        **options: As of `NeighborLoader`: `batch_size`, `shuffle`, `seed`, `attrs`, `reading`,
+        is_sorted: Has no effect.
+        transform: Function that is applied to each batch.
+        transform_sampler_output: Not supported; use `transform`.
+        filter_per_worker: Has no effect. False is not supported with `num_workers`.
+        input_id: Values of ``batch.input_id``, int64 [number of seeds].
+        **options: As in `NeighborLoader`: `batch_size`, `shuffle`, `seed`, `attrs`, `reading`,
             `ranks`, `num_workers`, `device` and the others.
 
     Raises:
-        UnsupportedArgument: The store has one node type alone.
-        NameNotFound: No such node type.
+        UnsupportedArgument: The store has only one node type and one edge type.
+        NameNotFound: A node type does not exist.
 
     Example:
         >>> loader = ng.HGTLoader(store, [1024] * 4, ("paper", "train"), batch_size=128)
@@ -66,8 +70,8 @@ class HGTLoader(SamplingLoader):
         schema = snapshot.schema
         if schema.is_homogeneous:
             raise UnsupportedArgument(
-                "HGTLoader draws nodes of several types, and this store has one node type and one "
-                "edge type; use NeighborLoader"
+                "HGTLoader needs a store with several types, and this one has one node type and "
+                "one edge type; use NeighborLoader"
             )
         self._budgets = counts_by_type(schema, num_samples)
         count = 1 + max(t.index for t in (*schema.edge_types, *schema.reverse_types))

@@ -1,8 +1,8 @@
-"""PyG's layer-wise inference, which neargraph has a way of its own for.
+"""A clear error where PyG's layer-wise inference is given a store.
 
-`BasicGNN.inference` takes rows of all nodes from memory, and asserts without a message that its
-loader is PyG's, over a graph in memory. What lives here asks it before that which graph it is about
-to go over. The invariant: graphs in memory go on to PyG's own function as they are.
+`BasicGNN.inference` holds the rows of all nodes in memory. It asserts without a message that its
+loader is PyG's, over a graph in memory. This module checks that first. The invariant: calls with
+graphs in memory reach PyG's own function unchanged.
 """
 
 from functools import wraps
@@ -18,7 +18,7 @@ _inference_of_pyg = BasicGNN.inference
 
 
 def refuse_inference_in_memory() -> None:
-    """Has `BasicGNN.inference` say where inference over a store is, instead of nothing."""
+    """Makes `BasicGNN.inference` raise an error for stores that names `neargraph.infer`."""
     BasicGNN.inference = _inference
 
 
@@ -26,8 +26,8 @@ def refuse_inference_in_memory() -> None:
 def _inference(model: Any, loader: Any, *args: Any, **options: Any) -> Any:
     if isinstance(loader, EpochLoader) or isinstance(getattr(loader, "data", None), Reader):
         raise UnsupportedArgument(
-            f"{type(model).__name__}.inference holds rows of all nodes in memory and does not read "
-            "a store; write the model by neargraph.export, then run `neargraph infer` or "
+            f"{type(model).__name__}.inference holds the rows of all nodes in memory and cannot "
+            "read a store; export the model with neargraph.export, then run `neargraph infer` or "
             "neargraph.infer"
         )
     return _inference_of_pyg(model, loader, *args, **options)

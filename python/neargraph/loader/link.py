@@ -1,8 +1,8 @@
 """PyG's LinkNeighborLoader over a store on disk.
 
-Seeds are links: given ones, or all edges of a type, which are found by their numbers without a list
-of them in memory. Negative links are drawn and looked up in the core. The invariant: a batch
-depends on the arguments alone, and a negative link is no edge of the store.
+Seeds are links: given ones, or all edges of a type. The latter are identified by their numbers, so
+that no list of them is in memory. The core draws negative links and looks them up in the store. The
+invariant: a batch depends on the arguments alone, and a negative link is not an edge of the store.
 """
 
 from collections.abc import Callable
@@ -44,31 +44,31 @@ class InputLinks(InputNodes):
         return self.count if self.ends is None else self.ends.shape[1]
 
     def core(self) -> _core.Inputs:
-        """The same for the compiled core."""
+        """Returns the links for the compiled core."""
         if self.ends is None:
             return _core.Inputs.links(None, self.times)
         return _core.Inputs.links((self.ends[0], self.ends[1]), self.times)
 
     def at(self, places: NDArray[np.int64]) -> _core.Inputs:
-        """Those at `places` alone."""
+        """Returns the links at `places` for the compiled core."""
         times = None if self.times is None else self.times[places]
         if self.ends is None:
             return _core.Inputs.edges(places, times)
         return _core.Inputs.links((self.ends[0, places], self.ends[1, places]), times)
 
     def input_id(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """PyG's input_id at `places`."""
+        """Returns PyG's input_id at `places`."""
         return places if self.named is None else self.named[places]
 
     def digest(self) -> str:
-        """A short text that differs where links or their times differ."""
+        """Returns a short text that differs if links or their times differ."""
         which = f"all {self.count}" if self.ends is None else digest_of(self.ends)
         timed = "" if self.times is None else f":at:{digest_of(self.times)}"
         return f"{'__'.join(self.edge_type.triple)}:{which}{timed}"
 
 
 class LinkCollator(Collator):
-    """Adds what PyG says of links."""
+    """Adds PyG's attributes of links."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class LinkCollator(Collator):
         self._mode = None if negatives is None else negatives[0]
 
     def __call__(self, batch: MiniBatch) -> Any:
-        """The PyG object of `batch`."""
+        """Returns the PyG object of `batch`."""
         data = self.graph(batch)
         edge_type = self._links.edge_type
         of_links = data[edge_type.triple] if self._hetero else data
@@ -113,7 +113,7 @@ class LinkCollator(Collator):
         return data
 
     def _label(self, batch: MiniBatch, count: int) -> torch.Tensor | None:
-        """Labels of the links, 0 for those that are no edges."""
+        """Returns the labels of the links, 0 for negative ones."""
         known = None if self._labels is None else self._labels[torch.from_numpy(batch.places)]
         if self._mode is None:
             return known
@@ -126,43 +126,46 @@ class LinkCollator(Collator):
 class LinkNeighborLoader(SamplingLoader):
     """Mini-batches of links and the sampled neighbourhoods of both ends.
 
-    Each batch is a `Data` or `HeteroData` as of `NeighborLoader` with ``edge_label_index`` [2, l],
-    local ids of the ends of the links and of the negative ones behind them, and ``edge_label`` [l]
-    (0 for negative ones) where there are labels or negative links; with ``"triplet"`` instead
-    ``src_index`` [s], ``dst_pos_index`` [s] and ``dst_neg_index`` [s] or [s, amount]. ``input_id``
-    [s] is the place of each link. With ``time_attr`` there is ``edge_label_time`` [l], the time as
-    of which each link is scored and its neighbours are sampled (a negative link has that of the
-    link it was drawn for); with ``"triplet"`` it is ``seed_time`` [s] of both node types instead.
+    Each batch is a `Data` or `HeteroData` as in `NeighborLoader`, with these attributes of links:
 
-    The arguments up to `directed` are those of PyG, in its order.
+    - ``edge_label_index`` [2, l], the local ids of both ends: first the links, then negative ones
+    - ``edge_label`` [l], if there are labels or negative links, which have label 0
+    - ``edge_label_time`` [l], if `time_attr` is set: the time up to which neighbours of the link
+      are sampled. A negative link has the time of the link that it was drawn for.
+    - ``input_id`` [s], the place of each link in `edge_label_index`
+
+    With ``"triplet"`` the first three are replaced by ``src_index`` [s], ``dst_pos_index`` [s],
+    ``dst_neg_index`` [s] or [s, amount], and ``seed_time`` [s] of both node types.
+
+    The arguments up to `directed` are those of PyG, in its order. Those that are not described here
+    are as in `NeighborLoader`.
 
     Args:
-        data: The open store, or a snapshot.
+        data: The open store or a snapshot.
         num_neighbors: Neighbours per node and hop, as a list or by edge type; -1 takes all. A list
-            draws nothing from a reverse that the store keeps; see `NeighborLoader`.
-        edge_label_index: The links, int64 [2, n]; an edge type, for all of its edges; or (edge
-            type, either of these). None is all edges, where there is one edge type. Edges are
-            counted in the order of neighbour lists: by destination, then by position.
-        edge_label: A label for each link, [n, ...].
-        edge_label_time: The time of each link, int64 [n]. With the times of edges and all edges of
-            a type, None scores each edge as of just before it (its own time less 1), so that it is
-            not in its own sample.
-        neg_sampling: ``"binary"`` adds random pairs of nodes, ``"triplet"`` random destinations for
-            each source; or ``{"mode": ..., "amount": ...}``, or PyG's `NegativeSampling`. They are
-            looked up in the store: none of them is one of its edges (in sampling by the times of
-            edges: none that is not later than the link), nor a node with itself.
-        neg_sampling_ratio: PyG's older word for ``{"mode": "binary", "amount": ratio}``.
-        **options: As of `NeighborLoader`: `batch_size` (links of a batch), `shuffle`, `seed`,
-            `attrs`, `reading`, `ranks` and the others. All other arguments are as there, too.
+            does not sample a reverse that the store keeps; see `NeighborLoader`.
+        edge_label_index: The links: int64 [2, n], an edge type for all its edges, or (edge type,
+            links). None: all edges, if there is only one edge type. All edges of a type are
+            numbered in the order of neighbour lists: by destination, then by position.
+        edge_label: Labels of the links, [n, ...].
+        edge_label_time: Times of the links, int64 [n]. None is valid for all edges of a type with
+            times of edges: the time of each edge is then its own time minus 1, so that it is not in
+            its own sample.
+        neg_sampling: Negative links. ``"binary"``: random pairs of nodes. ``"triplet"``: random
+            destinations for each source. Also ``{"mode": ..., "amount": ...}`` or PyG's
+            `NegativeSampling`. A negative link joins two different nodes and is not an edge of the
+            store. With times of edges, it may be an edge that is later than the link.
+        neg_sampling_ratio: PyG's former spelling of ``{"mode": "binary", "amount": ratio}``.
+        **options: As in `NeighborLoader`: `batch_size` (links per batch), `shuffle`, `seed`,
+            `attrs`, `reading`, `ranks` and the others.
 
     Raises:
-        UnsupportedArgument: An argument asks for something that is not built; says what to do.
-            With the times of edges also where the other direction of the links, by its name, is
-            sampled and has no times, since each link would be in its own sample. Also raised by a
-            batch for which no negative link is found, because nearly all nodes are
-            joined.
-        NameNotFound: No such edge type or tensor.
-        NodeOutOfRange: A link has an end that is not in the store.
+        UnsupportedArgument: An argument is not supported, or has no effect; the message says what
+            to do. With times of edges, this includes links whose other direction (by its name) is
+            sampled and has no times, because each link would be in its own sample.
+            Iteration raises it if no negative link is found, because nearly all nodes are joined.
+        NameNotFound: An edge type or a tensor does not exist.
+        NodeOutOfRange: An end of a link is out of range.
 
     Example:
         >>> fanouts = {"buys": [20, 10], "rev_buys": [20, 10]}
@@ -252,11 +255,11 @@ class LinkNeighborLoader(SamplingLoader):
 def resolve_labels(
     given: Any, count: int, negatives: tuple[str, float] | None
 ) -> torch.Tensor | None:
-    """The labels of `count` links, as PyG numbers them beside negative ones.
+    """Returns the labels of `count` links, numbered as in PyG beside negative links.
 
     Raises:
-        UnsupportedArgument: Triplets have no labels.
-        ValueError: Not one number for each link.
+        UnsupportedArgument: Negative links are triplets, which have no labels.
+        ValueError: There is not one number per link.
     """
     if given is None:
         return None
@@ -268,25 +271,25 @@ def resolve_labels(
     try:
         labels = torch.as_tensor(given)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise ValueError(f"edge_label holds numbers, one for each link ({error})") from error
+        raise ValueError(f"edge_label must hold one number per link ({error})") from error
     if labels.dim() == 0 or len(labels) != count:
         raise ValueError(
-            f"edge_label needs one label for each of {count} links, got shape {list(labels.shape)}"
+            f"edge_label must have one label for each of {count} links, got shape "
+            f"{list(labels.shape)}"
         )
-    # As in PyG: 0 stands for links that are no edges.
+    # As in PyG, 0 is the label of negative links.
     if negatives is not None and labels.numel() and int(labels.min()) == 0:
         labels = labels + 1
     return labels
 
 
 def resolve_links(schema: Schema, given: Any) -> tuple[EdgeType, NDArray[np.int64] | None]:
-    """The edge type and the ends [2, n] that PyG's `edge_label_index` stands for; no ends for all
-    edges.
+    """Returns edge type and ends [2, n] of PyG's `edge_label_index`; ends are None for all edges.
 
     Raises:
-        NameNotFound: No such edge type, or several and none is named.
-        NodeOutOfRange: An end is not in the store.
-        ValueError: Links that are not two rows of ids.
+        NameNotFound: The edge type does not exist, or none of several is named.
+        NodeOutOfRange: An end is out of range.
+        ValueError: Links are not two rows of ids.
     """
     name: Any = None
     if given is not None and _is_name(given):
@@ -299,8 +302,8 @@ def resolve_links(schema: Schema, given: Any) -> tuple[EdgeType, NDArray[np.int6
     shapes = [np.shape(part) for part in given] if np.iterable(given) else []
     if len(shapes) != 2 or len(shapes[0]) != 1 or shapes[0] != shapes[1]:
         raise ValueError(
-            "edge_label_index holds sources and destinations, two rows of equal length (shape "
-            f"[2, n]); got {len(shapes)} of shapes {[list(shape) for shape in shapes[:3]]}"
+            "edge_label_index must hold sources and destinations, shape [2, n], got "
+            f"{len(shapes)} rows of shapes {[list(shape) for shape in shapes[:3]]}"
         )
     sources, destinations = (as_ids(part) for part in given)
     types = (edge_type.source_index, edge_type.destination_index)
@@ -318,13 +321,17 @@ def _check_ends(ids: NDArray[np.int64], owner: NodeType) -> None:
     bad = ids[(ids < 0) | (ids >= owner.num_nodes)]
     if len(bad):
         raise NodeOutOfRange(
-            f"edge_label_index: id {int(bad[0])} of {owner.name!r} is not in 0 ... "
+            f"edge_label_index: {int(bad[0])} is not a node of type {owner.name!r}: expected 0 to "
             f"{owner.num_nodes - 1}"
         )
 
 
 def _check_own_edges(sampler: NumpySampler, edge_type: EdgeType) -> None:
-    """Refuses links by time whose other direction shows them at all times."""
+    """Checks that links by time are not visible at all times through their other direction.
+
+    Raises:
+        UnsupportedArgument: The other direction is sampled and has no times.
+    """
     shape, schema = sampler.shape, sampler.schema
     if shape.times is None or shape.node_times is not None or not edge_type.has_time:
         return
@@ -343,8 +350,8 @@ def _link_times(
     shape = sampler.shape
     if given is not None and shape.times is None:
         raise UnsupportedArgument(
-            "edge_label_time has no effect without time_attr; name the attribute that holds the "
-            "times of the graph, or leave edge_label_time out"
+            "edge_label_time= has no effect without time_attr=; name the attribute with the times "
+            "of the graph, or leave edge_label_time= out"
         )
     if given is not None:
         return one_for_each("edge_label_time", given, count)
@@ -352,28 +359,35 @@ def _link_times(
         return None
     if are_edges and shape.node_times is None and not edge_type.has_time:
         raise UnsupportedArgument(
-            f"time_attr needs the time of each link, and edges of {edge_type.triple!r} have none; "
-            "give edge_label_time"
+            f"time_attr= needs the time of each link, and edges of {edge_type.triple!r} have none; "
+            "give edge_label_time="
         )
     if not are_edges or shape.node_times is not None:
         raise UnsupportedArgument(
-            "time_attr needs the time of each link; give edge_label_time (all edges of a type have "
-            "their own where time_attr is 'edge_time')"
+            "time_attr= needs the time of each link; give edge_label_time=, or use all edges of a "
+            "type with time_attr='edge_time'"
         )
     return None
 
 
 def resolve_negatives(given: Any, ratio: float | None) -> tuple[str, float] | None:
-    """(mode, amount) of what PyG takes for negative sampling."""
+    """Returns (mode, amount) of PyG's arguments for negative sampling.
+
+    Raises:
+        UnsupportedArgument: Both arguments are given, or nodes have weights.
+    """
     if ratio:
         if given is not None:
-            raise UnsupportedArgument("give neg_sampling or neg_sampling_ratio, not both")
+            raise UnsupportedArgument(
+                "neg_sampling= and neg_sampling_ratio= cannot be combined; leave one of them out"
+            )
         given = {"mode": "binary", "amount": ratio}
     if given is None:
         return None
     found = NegativeSampling.cast(given)
     if found.src_weight is not None or found.dst_weight is not None:
         raise UnsupportedArgument(
-            "negative links are drawn uniformly; leave src_weight and dst_weight out"
+            "src_weight and dst_weight of neg_sampling= are not supported, as negative links are "
+            "drawn uniformly; leave them out"
         )
     return str(found.mode.value), float(found.amount)

@@ -1,8 +1,8 @@
 """PyG's NeighborLoader over a store on disk.
 
-Sampling and reading run in Rust threads ahead of the training loop. The invariant: which batches a
-loader yields depends on its arguments alone, not on threads, workers, prefetch or memory; so its
-state is two numbers, and a resumed epoch goes on with the batches that were missing.
+Sampling and reading run in Rust threads ahead of the training loop. The invariant: the batches of a
+loader depend on its arguments alone, not on threads, workers, prefetch or memory. So its state is
+two numbers, and a resumed epoch continues with the next batch.
 """
 
 from collections.abc import Callable
@@ -29,79 +29,85 @@ from neargraph.reader import Reader
 class NeighborLoader(SamplingLoader):
     """Mini-batches of sampled neighbourhoods, as `torch_geometric.data.Data` or `HeteroData`.
 
-    Each batch has ``x``, ``y`` and all other node tensors [n, ...], ``edge_index`` [2, e], edge
-    tensors [e, ...], ``n_id`` [n], ``e_id`` [e] where the store keeps edge ids, ``input_id`` [s],
-    ``batch_size``, ``num_sampled_nodes`` and ``num_sampled_edges`` per hop, and the masks. The
-    first ``batch_size`` nodes are the seeds. The weight and the time of edges are ``edge_weight``
-    [e] and ``edge_time`` [e]; with ``time_attr="time"`` the time is ``time`` as well.
+    Each batch has:
+
+    - ``x``, ``y`` and all other node tensors [n, ...], and the masks. The first ``batch_size``
+      nodes are the seeds.
+    - ``edge_index`` [2, e], edge tensors [e, ...], and ``edge_weight`` [e] and ``edge_time`` [e]
+      where the edge type has them. With ``time_attr="time"``, ``time`` is also ``edge_time``.
+    - ``n_id`` [n], the node ids, and ``e_id`` [e], the edge ids, if the store keeps them
+    - ``input_id`` [s], ``num_sampled_nodes`` [hops + 1] and ``num_sampled_edges`` [hops]
 
     The arguments up to `directed` are those of PyG, in its order.
 
     Args:
-        data: The open store, or a snapshot. The loader stays at the commit that is the newest when
-            it is made; writers go on.
+        data: The open store or a snapshot. The loader is pinned to the commit that is current when
+            it is created. Writers can continue.
         num_neighbors: Neighbours per node and hop, as a list or by edge type; -1 takes all. A list
-            is for the edge types of the graph, and draws nothing from a reverse that the store
-            keeps; a dictionary that names ``rev_...`` does, beside all others.
-        input_nodes: ``"train"`` / ``"val"`` / ``"test"``, ids [n], a boolean mask [num_nodes],
-            None for all nodes, a node type, or (node type, any of these).
-        input_time: The time of each seed, int64 [number of seeds]; None takes the times of the
-            seeds, where `time_attr` names times of nodes.
+            applies to the edge types of the graph. To sample a reverse that the store keeps
+            (``--reverse``), give a dictionary with ``rev_...`` and all other edge types.
+        input_nodes: The seeds: ``"train"`` / ``"val"`` / ``"test"``, ids [n], a boolean mask
+            [num_nodes], a node type, or (node type, any of these). None: all nodes.
+        input_time: Times of the seeds, int64 [number of seeds]. None: the times of their nodes, if
+            `time_attr` is a node tensor.
         replace: Draw neighbours with replacement.
-        subgraph_type: ``"directional"`` gives the edges that were drawn, ``"bidirectional"`` each
-            of them in both directions, ``"induced"`` all edges between the nodes; the last two
-            without counts per hop of edges, as in PyG.
-        disjoint: Give each seed a subgraph of its own: ``batch.batch`` [n] says which. A node that
-            two seeds reach is there twice.
-        temporal_strategy: With `time_attr`, draw ``"uniform"`` among the neighbours that are not
-            later, or take the ``"last"`` ones.
-        time_attr: Sample nothing that is later than its seed (``batch.seed_time``): the name of an
-            int64 node tensor, or ``"edge_time"`` or ``"time"`` for the times of edges. Implies
-            `disjoint`.
-        weight_attr: PyG's word for ``method="weighted"``: ``"edge_weight"``, the weight that the
-            store keeps with each edge.
-        transform: Called with each batch.
-        transform_sampler_output: Refused; use `transform`.
-        is_sorted: Changes nothing, as lists are sorted in the store.
-        filter_per_worker: Changes nothing, but for False with `num_workers`, which is refused: each
+        subgraph_type: The edges of a batch. ``"directional"``: the drawn edges.
+            ``"bidirectional"``: the drawn edges in both directions. ``"induced"``: all edges
+            between the nodes. The last two have no ``num_sampled_edges``, as in PyG.
+        disjoint: Give each seed its own subgraph, with number ``batch.batch`` [n]. A node that two
+            seeds reach occurs twice.
+        temporal_strategy: With `time_attr`: draw ``"uniform"`` from the neighbours that are not
+            later than the seed, or take the ``"last"`` of them.
+        time_attr: Sample nothing that is later than its seed (``batch.seed_time``). It is the name
+            of an int64 node tensor, or ``"edge_time"`` or ``"time"`` for the times of edges.
+            Implies `disjoint`.
+        weight_attr: ``"edge_weight"`` is PyG's spelling of ``method="weighted"``.
+        transform: Function that is applied to each batch.
+        transform_sampler_output: Not supported; use `transform`.
+        is_sorted: Has no effect, as lists are sorted in the store.
+        filter_per_worker: Has no effect. False is not supported with `num_workers`, because each
             process reads the rows of its batches.
-        neighbor_sampler: Refused; PyG's `NeighborLoader` takes the sampler of a store.
-        directed: PyG's older word: False asks for ``subgraph_type="induced"``.
-        input_id: What ``batch.input_id`` says of each seed, int64 [number of seeds]; None gives
-            the node id for masks and splits, and else the place in `input_nodes`.
-        batch_size: Seeds of a global batch; each of the `ranks` gets an equal part.
-        shuffle: Permute the seeds anew in every epoch, keyed by `seed`.
-        seed: Seed of the order and of all draws.
-        method: ``"labor"`` lets nodes choose the same neighbours where they can, so that a batch
-            has fewer nodes; ``"weighted"`` draws by the weights of edges; see `NumpySampler`.
-        dependent_batches: With ``"labor"``, so many batches in a row choose alike.
-        drop_last: Leave a smaller last batch out.
-        ranks: Which part of each global batch this process takes: ``"auto"`` under torchrun,
+        neighbor_sampler: Not supported; use the sampler of a store with PyG's `NeighborLoader`.
+        directed: PyG's former spelling: False is ``subgraph_type="induced"``.
+        input_id: Values of ``batch.input_id``, int64 [number of seeds]. None: the node id for masks
+            and splits, and else the place in `input_nodes`.
+        batch_size: Seeds of a global batch. Each of the `ranks` takes an equal part.
+        shuffle: Permute the seeds, with a new order in every epoch. It depends on `seed`.
+        seed: Random seed of the order and of all draws, from 0 to 2^64 - 1.
+        method: How neighbours are chosen: ``"uniform"``, ``"labor"`` (nodes choose the same
+            neighbours where possible, so batches have fewer nodes) or ``"weighted"`` (by the
+            weights of edges). See `NumpySampler`.
+        dependent_batches: With ``"labor"``: number of consecutive batches that share random
+            numbers.
+        drop_last: Drop a last batch that is smaller than the others.
+        ranks: The part of each global batch that this process takes: ``"auto"`` under torchrun,
             ``(rank, world_size)``, or `Ranks`. None: all of it.
-        attrs: Tensors to read, such as ``["x", "y"]``; None reads all. A dictionary names them
-            by type.
-        x_dtype: What ``x`` is in a batch. None gives float32 where the disk has f16, bf16 or scaled
-            int8; ``"stored"`` leaves it as it is on disk (int8 as steps of the scales); to a dtype
-            such as `torch.float16` rows are converted while they are gathered.
-        x_format: ``"sparse"`` gives ``x`` as a sparse CSR tensor where it is stored sparse.
+        attrs: Names of the tensors to read, such as ``["x", "y"]``, or a dictionary of names by
+            type. None: all tensors.
+        x_dtype: The dtype of ``x``, such as `torch.float16`; rows are converted when they are
+            gathered. ``"stored"``: the dtype on disk; scaled int8 is not multiplied by its scales.
+            None: float32 for f16, bf16 and scaled int8, and else the dtype on disk.
+        x_format: ``"sparse"`` returns ``x`` as a sparse CSR tensor, if it is stored sparse.
         reading: How batches are read: ``"auto"``, ``"on_demand"``, ``"window"``, ``"scan"``,
             ``"distribute"``, ``"compiled"``, ``"direct_layout"``, the path of compiled epochs or of
-            a direct layout, or `Reading` with more settings. The batches are the same. Reading
-            ahead goes on from one epoch to the next and keeps its memory meanwhile; reading
-            something else from the same store between epochs, or `close`, gives it back.
-        num_workers: Make batches in this many processes instead of threads. Processes open the
-            last checkpoint, so one is written if there are commits since.
-        pin_memory: Copy batches to page-locked memory, in a thread of its own. Without CUDA this
-            gives a warning and plain memory, as in torch.
-        device: A CUDA device to bring batches to: a thread copies them through two pinned buffers,
-            on a stream of its own, and the consumer's stream waits for its own batch alone.
-        **kwargs: DataLoader's ``multiprocessing_context``, ``persistent_workers``,
-            ``prefetch_factor``, ``worker_init_fn`` and ``timeout`` for `num_workers` > 0. Other
-            arguments of PyG's loader are accepted where they ask for what happens anyway.
+            a direct layout, or `Reading` with more settings. It does not change the batches.
+            Look-ahead continues into the next epoch and keeps its memory between epochs, until
+            `close`, or until something else is read from the store.
+        num_workers: Number of processes that make batches, instead of threads. Processes open the
+            last checkpoint, so a checkpoint is written if there are later commits.
+        pin_memory: Copy batches to page-locked memory, in a separate thread. Without CUDA, batches
+            are in plain memory, with a warning, as in torch.
+        device: CUDA device to copy batches to. A thread copies them through two pinned buffers on
+            its own CUDA stream. The consumer's stream waits only for the batch that it uses.
+        **kwargs: With `num_workers`: ``multiprocessing_context``, ``persistent_workers``,
+            ``prefetch_factor``, ``worker_init_fn`` and ``timeout`` of torch's `DataLoader`. Other
+            arguments of PyG's loader are accepted if their value changes nothing.
 
     Raises:
-        UnsupportedArgument: An argument asks for something that is not built; says what to do.
-        NameNotFound: No such split, type or tensor.
+        UnsupportedArgument: An argument is not supported, or has no effect; the message says what
+            to do.
+        NameNotFound: A split, type or tensor does not exist.
+        NodeOutOfRange: A seed is out of range.
         MissingDependency: torch or PyG is not installed.
 
     Example:
@@ -180,6 +186,6 @@ class NeighborLoader(SamplingLoader):
 def _check_time(input_time: Any, time_attr: str | None) -> None:
     if input_time is not None and time_attr is None:
         raise UnsupportedArgument(
-            "input_time has no effect without time_attr; name the attribute that holds the times "
-            "of the graph, or leave input_time out"
+            "input_time= has no effect without time_attr=; name the attribute with the times of "
+            "the graph, or leave input_time= out"
         )

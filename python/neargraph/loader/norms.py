@@ -1,8 +1,8 @@
-"""Coefficients against the bias of drawn subgraphs, as PyG's samplers or GraphSAINT's paper define.
+"""Coefficients that correct the bias of drawn subgraphs, by the definition of PyG or of the paper.
 
-Counts of nodes and edges are files that are mapped: pages of them are memory that the system takes
-back when it needs it. The invariant: a folder of counts appears whole or not at all, and is used
-only for the same draws on the same version of a store.
+Counts of nodes and edges are memory-mapped files, whose pages the system can drop when it needs
+memory. The invariant: a folder of counts is complete or absent, and is used only for the same draws
+on the same version of a store.
 """
 
 import errno
@@ -28,7 +28,7 @@ from neargraph.loader.seeds import InputNodes, SeedPlan
 
 # As in PyG: bounds of a coefficient whose count is small or 0.
 _EDGE_NORM_MAX, _EDGE_NORM_NONE, _NODE_COUNT_NONE = 1e4, 0.1, 0.1
-# Epochs whose draws are counted; no training reaches them.
+# Epochs whose draws are counted. Training does not reach them.
 _FIRST_EPOCH = 1 << 40
 _FACTS = "counts.json"
 
@@ -37,8 +37,15 @@ Counts = NDArray[np.uint32]
 
 @dataclass(frozen=True)
 class Kept:
-    """A folder of counts: what decides the draws (`key`), and how many `nodes` and `edges` there
-    are, of which `num_nodes` can be drawn."""
+    """A folder of counts.
+
+    Attributes:
+        folder: Path of the folder.
+        key: The settings that determine the draws.
+        nodes: Number of nodes.
+        edges: Number of edge ids.
+        num_nodes: Number of nodes that can be drawn.
+    """
 
     folder: Path
     key: str
@@ -48,20 +55,21 @@ class Kept:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """Counts by file."""
+        """The number of counts in each file."""
         return {"nodes": self.nodes, "edges": self.edges}
 
 
 @dataclass(frozen=True)
 class Norms:
-    """How often nodes and edges were in `num_samples` subgraphs.
+    """Counts of nodes and edges in `num_samples` subgraphs.
 
     Attributes:
-        nodes: By node id.
-        edges: By edge id.
-        num_nodes: Nodes that can be drawn: those that were not deleted.
-        form: Whose definition `of` has, "pyg" or "paper".
-        kept: The folder of the counts and what it has to hold; None where no folder keeps them.
+        nodes: Counts by node id.
+        edges: Counts by edge id.
+        num_samples: Number of subgraphs.
+        num_nodes: Nodes that can be drawn: those that are not deleted.
+        form: The definition of the coefficients, "pyg" or "paper".
+        kept: The folder of the counts; None if they are in a temporary file.
     """
 
     nodes: Counts
@@ -74,20 +82,20 @@ class Norms:
     def __reduce__(self) -> tuple[Any, ...]:
         if self.kept is None:
             raise UnsupportedArgument(
-                "the coefficients of sample_coverage are in a mapped file without a name, which a "
-                "process that is started anew cannot open; give save_dir, or use "
+                "the coefficients of sample_coverage= are in an unlinked temporary file, which a "
+                "spawned process cannot open; give save_dir=, or use "
                 "multiprocessing_context='fork'"
             )
         return _open_as, (self.kept, self.form)
 
     def of(self, batch: MiniBatch) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """``node_norm`` [n] and ``edge_norm`` [e] of a batch."""
+        """Returns ``node_norm`` [n] and ``edge_norm`` [e] of a batch."""
         ids, edge_ids = batch.nodes(), batch.edge_ids()
         assert edge_ids is not None
         counts = self.nodes[ids].astype(np.float32)
         if self.form == "paper":
-            # 1 / (count + 1) has the expectation of 1 / count where counts are Poisson's, but for a
-            # share of exp(-mean); and it is finite where nothing was counted.
+            # For Poisson counts, the expectation of 1 / (count + 1) is 1 / mean, up to a share of
+            # exp(-mean). It is also finite for a count of 0.
             counts += 1
             edge = counts[batch.edge_index()[1]] / (self.edges[edge_ids].astype(np.float32) + 1)
             return np.float32(self.num_samples / self.num_nodes) / counts, edge
@@ -110,26 +118,26 @@ def count_norms(
     name: str,
     shown: bool,
 ) -> Norms:
-    """Draws subgraphs until they have `coverage` times as many nodes as the store, and counts.
+    """Counts nodes and edges of subgraphs with `coverage` times as many nodes as the store.
 
     Args:
-        sampler: What draws them, without rows.
-        steps: Batches of an epoch of it.
-        coverage: How often a node is there on average.
-        num_steps: Subgraphs are counted in multiples of this, as in PyG.
-        folder: Where counts are kept; None keeps none.
-        name: What decides the draws, beside store and seed.
+        sampler: The sampler of the subgraphs, without rows.
+        steps: The batches of an epoch.
+        coverage: Average count of a node.
+        num_steps: The number of subgraphs is a multiple of this, as in PyG.
+        folder: The folder in which counts are kept; None uses a temporary file.
+        name: The settings that determine the draws, beside store and seed.
         shown: Show a progress bar on a terminal.
 
     Raises:
         UnsupportedArgument: The store keeps no edge ids.
-        StateMismatch: What is kept in `folder` is not what was written there.
+        StateMismatch: The counts in `folder` are damaged, or belong to other draws.
         ValueError: `folder` is a file.
     """
     schema = sampler.snapshot.schema
     edge_type = schema.edge_types[0]
     if not edge_type.has_edge_ids:
-        what = "sample_coverage counts edges by their ids, and this store keeps none; give 0"
+        what = "sample_coverage= counts edges by their ids, and this store has none; or give 0"
         raise advised(UnsupportedArgument(what), "KeepEdgeIds")
     owner = schema.node_types[0]
     key = f"{name}:{num_steps}:{sampler.snapshot.fingerprint}:{sampler.seed}"
@@ -139,7 +147,7 @@ def count_norms(
     how = (sampler, steps, kept, coverage, num_steps, shown)
     if folder is None:
         with scratch_folder(sampler.snapshot.path) as passing:
-            # Mapped files stay until the last array over them is gone.
+            # Mapped files exist until the last array over them is dropped.
             return _count(Path(passing), *how)
     if not kept.folder.exists():
         room = _room_in(Path(folder), kept.folder.name)
@@ -155,18 +163,18 @@ def count_norms(
 
 
 def _room_in(folder: Path, name: str) -> Path:
-    """A new folder inside `folder`, which is made if it is not there."""
+    """Creates a folder inside `folder`, which is created if it does not exist."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
         raise ValueError(
-            f"save_dir={str(folder)!r} is a file, or below one; give a folder"
+            f"save_dir={str(folder)!r} is not a folder, or is inside a file; give a folder"
         ) from error
     return Path(tempfile.mkdtemp(prefix=f".{name}-", dir=folder))
 
 
 def _publish(room: Path, kept: Path) -> None:
-    """Gives counts their name, unless another process that counted the same was first."""
+    """Renames counts to their final name, unless another process was first with the same ones."""
     try:
         room.rename(kept)
     except OSError as error:
@@ -181,8 +189,8 @@ def _open_as(kept: Kept, form: str) -> Norms:
 
 def _open(kept: Kept) -> Norms:
     wrong = StateMismatch(
-        f"{kept.folder} does not hold the counts of these draws; remove it, or give another "
-        "save_dir"
+        f"{kept.folder} does not contain the counts of these draws; remove it, or give another "
+        "save_dir="
     )
     sizes = kept.sizes
     try:
@@ -229,6 +237,9 @@ def _count(
             passes += 1
             advance(seen - before)
             if seen == before:
-                raise UnsupportedArgument("the draws give no nodes, so nothing can be counted")
+                raise UnsupportedArgument(
+                    "the drawn subgraphs have no nodes, so sample_coverage= cannot count any; use "
+                    "sample_coverage=0"
+                )
     pipeline.close()
     return Norms(arrays["nodes"], arrays["edges"], passes * num_steps, kept.num_nodes)

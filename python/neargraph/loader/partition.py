@@ -1,4 +1,4 @@
-"""Parts of a graph that a partitioner makes, for loaders of clusters.
+"""Partitions of a graph, for loaders of clusters.
 
 What must not live here: loaders. The invariant: every live node is in one part, and deleted nodes
 are in none.
@@ -16,18 +16,21 @@ _TOGETHER = 1 << 18
 
 
 def metis_parts(store: Reader, num_parts: int, method: str = "metis") -> NDArray[np.int64]:
-    """The part of each node, [num_nodes], by METIS (Karypis and Kumar, SIAM J. Sci. Comput. 1998).
+    """Partitions a graph with METIS (Karypis and Kumar, SIAM J. Sci. Comput. 1998).
 
-    The whole graph is in memory meanwhile, outside the store's budget: about 40 bytes an edge.
+    METIS needs the whole graph in memory, outside the store's budget: about 40 bytes per edge.
 
     Args:
-        store: The open store, or a snapshot, with one node type and one edge type.
-        num_parts: How many parts.
-        method: ``"metis"``, the only one.
+        store: The open store or a snapshot, with one node type and one edge type.
+        num_parts: Number of parts.
+        method: ``"metis"`` is the only method.
+
+    Returns:
+        The part of each node, int64 [num_nodes], from 0 to `num_parts` - 1.
 
     Raises:
         MissingDependency: The package pymetis is not installed.
-        UnsupportedArgument: Another method.
+        UnsupportedArgument: `method` is not valid.
 
     Example:
         >>> parts = metis_parts(store, 100)
@@ -35,14 +38,15 @@ def metis_parts(store: Reader, num_parts: int, method: str = "metis") -> NDArray
     """
     if method != "metis":
         raise UnsupportedArgument(
-            f"partition={method!r} is not 'order', 'metis' or an array with the part of each node"
+            f"partition={method!r} is not valid: expected 'order', 'metis' or an array with the "
+            "part of each node"
         )
     try:
         import pymetis
     except ImportError as error:
         raise MissingDependency(
-            "partition='metis' needs the package pymetis: pip install 'neargraph[metis]'; "
-            "partition='order' needs none"
+            "partition='metis' needs the package pymetis; run pip install 'neargraph[metis]', or "
+            "use partition='order'"
         ) from error
     snapshot = store.snapshot()
     count = snapshot.schema.node_types[0].num_nodes
@@ -54,7 +58,7 @@ def metis_parts(store: Reader, num_parts: int, method: str = "metis") -> NDArray
 
 
 def _both_ways(store: Any, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Neighbours in either direction, without loops and parallels: pointers and ids."""
+    """Returns neighbours in both directions, without loops and parallel edges: pointers and ids."""
     pairs = []
     for first in range(0, count, _TOGETHER):
         nodes = np.arange(first, min(count, first + _TOGETHER), dtype=np.int64)
@@ -73,22 +77,22 @@ def _both_ways(store: Any, count: int) -> tuple[NDArray[np.int64], NDArray[np.in
 def groups_of_parts(
     store: Reader, parts: Any, num_parts: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The live nodes part by part: where each part ends, [num_parts + 1], and the nodes, [n].
+    """Returns the live nodes by part: the ends of parts, [num_parts + 1], and the nodes, [n].
 
     Raises:
-        ValueError: `parts` does not say one of `num_parts` parts for each node.
+        ValueError: `parts` does not have a part from 0 to `num_parts` - 1 for each node.
     """
     snapshot = store.snapshot()
     owner = snapshot.schema.node_types[0]
     array = np.asarray(parts)
     if array.shape != (owner.num_nodes,) or array.dtype.kind not in "iu":
         raise ValueError(
-            f"partition holds the part of each node, int64 [{owner.num_nodes}]; got "
+            f"partition= must hold the part of each node, int64 [{owner.num_nodes}], got "
             f"{array.dtype} {list(array.shape)}"
         )
     if len(array) and not (array.min() >= 0 and array.max() < num_parts):
         bad = int(array[(array < 0) | (array >= num_parts)][0])
-        raise ValueError(f"partition: part {bad} is not in 0 ... {num_parts - 1}")
+        raise ValueError(f"partition: {bad} is not a part from 0 to {num_parts - 1}")
     live = np.setdiff1d(np.arange(owner.num_nodes), snapshot.dead_nodes(owner.name))
     nodes = live[np.argsort(array[live], kind="stable")]
     ends = np.zeros(num_parts + 1, np.int64)

@@ -1,4 +1,4 @@
-"""Batches of neighbours by importance, as PinSAGE has them (Ying et al., KDD 2018)."""
+"""Batches of neighbours by importance, as in PinSAGE (Ying et al., KDD 2018)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -33,10 +33,15 @@ from neargraph.loader.sampling import LoaderOptions, SamplingLoader
 
 @dataclass(frozen=True)
 class HeldOutEdges:
-    """Edges that no walk takes: `percent` of them, by a hash of their ends and `seed`.
+    """A rule for edges that walks do not take, so that they can be held out of training.
 
-    Which ones they are is the rule by which `neargraph.train` holds links out; `symmetric` makes an
-    edge and its reverse one.
+    `neargraph.train` holds out links by the same rule. A hash of `seed` and of the ends of an edge
+    decides.
+
+    Attributes:
+        seed: Seed of the hash.
+        percent: Share of the edges, from 0 to 100.
+        symmetric: An edge and its reverse are both held out, or neither.
 
     Raises:
         ValueError: `percent` is not a number from 0 to 100.
@@ -72,51 +77,52 @@ class _Collator(Collator):
 
 
 class _LinkCollator(LinkCollator):
-    """The same around links."""
+    """A `LinkCollator` of nodes of one type, with visits as their edges."""
 
     graph = _Collator.graph
     node_type: str
 
 
 class PinSAGELoader(SamplingLoader):
-    """Mini-batches in which the neighbours of a node are those that short walks visit most.
+    """Mini-batches in which the neighbours of a node are the nodes that short walks visit most.
 
-    From each node `num_walks` walks begin. Each goes along the path `walk_length` times and begins
-    again at the node with the chance `restart` in between. The `num_neighbors` nodes of its own
-    type that are visited most often are its neighbours (more visits first, then smaller ids; the
-    node itself does not count).
+    `num_walks` walks start at each node. A walk follows the path `walk_length` times, and restarts
+    at the node with probability `restart` in between. The neighbours are the `num_neighbors` most
+    visited nodes of the same type, without the node itself. Nodes with equal visits are ordered by
+    id.
 
-    Each batch is a `Data` of nodes of one type: ``x`` and the other tensors [n, ...],
-    ``edge_index`` [2, e] from a visited node to where the walk began, ``edge_weight`` [e] (the
-    share of the visits among the neighbours that are kept; they add up to 1 for each node),
-    ``n_id``, ``input_id``, ``batch_size`` and ``num_sampled_nodes`` per hop.
+    Each batch is a `Data` of nodes of one type with:
+
+    - ``x`` and the other tensors [n, ...]
+    - ``edge_index`` [2, e], from a visited node to the start of the walk
+    - ``edge_weight`` [e], the share of visits among the neighbours of a node, which sum to 1
+    - ``n_id`` [n], ``input_id`` [s], ``batch_size`` and ``num_sampled_nodes`` per hop
 
     Args:
-        data: The open store, or a snapshot.
-        num_neighbors: Neighbours of each node, by hop.
-        input_nodes: The seeds, as of `NeighborLoader`.
-        path: The edge types of a walk that ends at the type where it begins, such as
-            ``[("user", "views", "item"), ("item", "rev_views", "user")]`` for items: a step leads
-            from a node to a source of its list. None where there is one edge type.
-        num_walks: Walks from each node.
-        walk_length: How often the path is walked in each of them.
-        restart: The chance to begin again before the path is walked once more.
-        edge_label_index: Make batches around links instead of nodes, where there is one node type:
-            links in all forms of `LinkNeighborLoader`. Batches have its attributes beside
-            ``edge_weight``.
-        edge_label: A label for each link.
-        neg_sampling: Negative links, as of `LinkNeighborLoader`.
-        input_id: What ``batch.input_id`` says of each seed, int64.
-        held_out: Edges that no walk takes, so that links can be held out of training. A walker at a
-            node all of whose edges are held out begins again, as at one without edges; so does one
-            that draws 64 held-out edges in turn.
-        **options: As of `NeighborLoader`: `batch_size`, `shuffle`, `seed`, `attrs`, `transform`,
+        data: The open store or a snapshot.
+        num_neighbors: Neighbours per node, as a list with one count per hop.
+        input_nodes: The seeds, as in `NeighborLoader`.
+        path: The edge types of the steps, which end at the node type where they begin, such as
+            ``[("user", "views", "item"), ("item", "rev_views", "user")]`` for items. A step goes
+            from a node to a source in its list. None: the only edge type.
+        num_walks: Number of walks from each node.
+        walk_length: Number of times that a walk follows the path.
+        restart: Probability of a restart each time before the path is followed again.
+        edge_label_index: Links as seeds, instead of nodes, in all forms of `LinkNeighborLoader`.
+            Needs a store with one node type. Batches then also have the attributes of links.
+        edge_label: Labels of the links.
+        neg_sampling: Negative links, as in `LinkNeighborLoader`.
+        input_id: Values of ``batch.input_id``, int64 [number of seeds].
+        held_out: Edges that walks do not take. A walk restarts at a node whose edges are all held
+            out, as at a node without edges, and after it has drawn 64 held-out edges in a row.
+        **options: As in `NeighborLoader`: `batch_size`, `shuffle`, `seed`, `attrs`, `transform`,
             `reading`, `ranks`, `num_workers`, `device` and the others.
 
     Raises:
-        NameNotFound: No such type.
-        UnsupportedArgument: Steps do not follow each other, or seeds are of another type; or
-            `attrs` names tensors of other types than that of the seeds.
+        NameNotFound: A type does not exist.
+        UnsupportedArgument: The steps of `path` are not consecutive, seeds have another type than
+            the path begins at, or `attrs` names tensors of another type than that of the seeds.
+        ValueError: A count or `restart` is not valid.
 
     Example:
         >>> loader = ng.PinSAGELoader(store, [10, 5], "item", path=["views", "rev_views"],
@@ -155,7 +161,7 @@ class PinSAGELoader(SamplingLoader):
         self._words = f"{steps}:{num_walks}:{walk_length}:{restart}:{neighbors}:{rule}"
         if edge_label_index is None and neg_sampling is None:
             if edge_label is not None:
-                raise UnsupportedArgument("edge_label is for links; give edge_label_index")
+                raise UnsupportedArgument("edge_label= has no effect without edge_label_index=")
             inputs = with_given(resolve_input_nodes(snapshot, input_nodes), input_id=input_id)
             _check_start(inputs.node_type.name, types[0].destination)
             sampler = SpreadSampler(snapshot, **how)
@@ -166,8 +172,10 @@ class PinSAGELoader(SamplingLoader):
             self._start(sampler, inputs, collator, given)
             return
         if input_nodes is not None:
-            raise UnsupportedArgument("give input_nodes or links, not both")
-        only_edge_type(snapshot.schema, "a graph whose links are scored by visits")
+            raise UnsupportedArgument(
+                "input_nodes= has no effect with links; leave one of them out"
+            )
+        only_edge_type(snapshot.schema, f"{type(self).__name__} with links")
         edge_type, ends = resolve_links(snapshot.schema, edge_label_index)
         negatives = resolve_negatives(neg_sampling, None)
         joined = (edge_type.index, negatives, ends is None)
@@ -203,23 +211,35 @@ class PinSAGELoader(SamplingLoader):
 
 
 def _check_walks(num_neighbors: Any, num_walks: int, walk_length: int, restart: float) -> list[int]:
-    """The neighbours of each hop, if all numbers are valid."""
+    """Returns the number of neighbours by hop.
+
+    Raises:
+        ValueError: A number is not valid.
+    """
     for name, value in (("num_walks", num_walks), ("walk_length", walk_length)):
         check_count(name, value, 1, LARGEST_DRAWS)
     if not isinstance(num_neighbors, list | tuple):
-        raise ValueError(f"num_neighbors is a list, one count by hop; got {num_neighbors!r}")
+        raise ValueError(
+            f"num_neighbors must be a list with one count per hop, got {num_neighbors!r}"
+        )
     neighbors = list(num_neighbors)
     for count in neighbors:
         check_count("num_neighbors", count, 1, LARGEST_DRAWS)
     if not is_number(restart) or not 0 <= restart < 1:
-        raise ValueError(f"restart is a chance from 0 to below 1, got {restart!r}")
+        raise ValueError(
+            f"restart={restart!r} is not valid: expected a probability of at least 0 and below 1"
+        )
     return neighbors
 
 
 def _check_attrs(
     schema: Schema, seeds: NodeType, attrs: Attrs, tensors: list[tuple[Kind, int, str]]
 ) -> None:
-    """Refuses tensors of other types than that of the nodes of a batch, where they are named."""
+    """Rejects named tensors of other types than that of the nodes of a batch.
+
+    Raises:
+        UnsupportedArgument: `attrs` names such a tensor.
+    """
     if attrs is None:
         return
     own = {name for kind, index, name in tensors if (kind, index) == ("node", seeds.index)}
@@ -229,14 +249,14 @@ def _check_attrs(
             continue
         of = schema.node_types[index].name if kind == "node" else schema.edge_type_at(index).triple
         raise UnsupportedArgument(
-            f"attrs names {name!r}, a tensor of {of!r}, and batches have nodes of type "
-            f"{seeds.name!r} alone; leave it out of attrs"
+            f"attrs names {name!r}, a tensor of {of!r}, and batches only have nodes of type "
+            f"{seeds.name!r}; leave it out of attrs"
         )
 
 
 def _check_start(seeds: str, start: str) -> None:
     if seeds != start:
         raise UnsupportedArgument(
-            f"walks along this path begin at nodes of type {start!r}, and the seeds are of type "
-            f"{seeds!r}"
+            f"walks along this path begin at nodes of type {start!r}, and the seeds have type "
+            f"{seeds!r}; give other seeds or another path="
         )

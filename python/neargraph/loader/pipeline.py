@@ -1,11 +1,11 @@
 """The batches of a plan, epoch after epoch, as the compiled core prepares them.
 
-How they are read, from one epoch into the next, is for the core; this module spells what was asked
-for and wraps what comes. The invariant: which batches come, and their bytes, do not depend on how.
+The core decides how they are read, also across epochs. This module passes the settings to it and
+wraps its batches. The invariant: the batches and their bytes do not depend on how they are read.
 """
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 from neargraph import _core
 from neargraph._process import ProcessLocal, closed_in_this_process
@@ -13,30 +13,31 @@ from neargraph.exceptions import UnsupportedArgument
 from neargraph.loader.compiled import epoch_key, find_compiled
 from neargraph.loader.minibatch import MiniBatch
 from neargraph.loader.reading import Reading
+from neargraph.loader.results import ReadingPlan, ReplayPlan
 from neargraph.loader.seeds import InputNodes, SeedPlan
 
 if TYPE_CHECKING:
     from neargraph.loader.sampler import NumpySampler
 
 BY_ITSELF = "reading each batch by itself"
-"""How batches are read that nothing reads ahead for."""
+"""How batches are read without look-ahead, in words."""
 
 
 class Pipeline:
     """The batches of `plan`.
 
     Args:
-        sampler: What samples them.
+        sampler: The sampler of the batches.
         inputs: The seeds.
-        plan: Their order.
-        reading: How they are to be read.
-        goes_on: After an epoch the next one follows, and what reads ahead keeps its memory until
-            somebody else reads from the store; else it ends.
+        plan: Order of the seeds.
+        reading: How batches are read.
+        goes_on: Look-ahead continues into the next epoch, and keeps its memory until something else
+            reads from the store. Otherwise it ends with the epoch.
 
     Raises:
-        UnsupportedArgument: The layout has no such way of reading, or such batches are not
+        UnsupportedArgument: The layout does not support `reading`, or such batches cannot be
             compiled.
-        CompiledMismatch, StoreDamaged: As of `find_compiled`.
+        CompiledMismatch, StoreDamaged: As in `find_compiled`.
     """
 
     def __init__(
@@ -51,8 +52,8 @@ class Pipeline:
         reading.check_layout(sampler.layout)
         if reading.must_replay and not sampler.is_compilable:
             raise UnsupportedArgument(
-                f"reading={str(reading.way)!r}: epochs are compiled for NeighborLoader alone, "
-                "where all seeds share one subgraph as it was drawn; leave it out"
+                f"reading={str(reading.way)!r} is not supported here: epochs are compiled only for "
+                "NeighborLoader, without disjoint=, time_attr= and subgraph_type=; leave it out"
             )
         self._sampler = sampler
         self._inputs = inputs
@@ -65,7 +66,7 @@ class Pipeline:
             place, must = (reading.compiled, sampler.snapshot.path), reading.must_replay
             self._compiled = find_compiled(*place, key, must=must)
         self._local: ProcessLocal[_core.Loader] = ProcessLocal(self._build)
-        # Whether compiled epochs serve is known when the loader is made.
+        # The core decides about compiled epochs when its loader is created.
         self.epochs = None if self._compiled is None else self._local.get().epochs
 
     def _build(self) -> _core.Loader:
@@ -81,9 +82,9 @@ class Pipeline:
         )
 
     def run(self, epoch: int, first: int = 0) -> Iterator[MiniBatch]:
-        """Batches `first` ... of an epoch."""
+        """Yields the batches of an epoch from `first` on."""
         core = self._local.get()
-        # The seeds are those of the epoch that was compiled.
+        # A compiled epoch has its own seeds.
         epoch, run = core.epoch_of(epoch), core.run(epoch, first)
         with closed_in_this_process(run):
             for batch in range(first, self._plan.steps):
@@ -92,22 +93,26 @@ class Pipeline:
                     next(run), self._inputs, self._plan, (epoch, batch), self.describe
                 )
 
-    def chosen(self) -> dict[str, Any] | None:
-        """What was chosen: policy, window, rows in memory, expected reads and bytes a batch; of
-        compiled epochs how many take turns, and what of the memory is for what."""
+    def chosen(self) -> ReadingPlan | ReplayPlan | None:
+        """Returns how batches are read: the plan of look-ahead, or that of a replay.
+
+        It is None before the first plan, and without look-ahead.
+        """
         core = self._local.peek()
-        return core.chosen() if core is not None else None
+        return None if core is None else cast(ReadingPlan | ReplayPlan | None, core.chosen())
 
     def describe(self) -> str:
-        """How the batches are read, in words."""
+        """Returns in words how the batches are read."""
         chosen = self.chosen()
         if chosen is None:
             return BY_ITSELF
-        window = f", window {chosen['window']}" if chosen.get("window") else ""
+        window = ""
+        if chosen["reading"] != "compiled" and chosen["window"]:
+            window = f", window {chosen['window']}"
         return f"reading={chosen['reading']!r}{window}"
 
     def close(self) -> None:
-        """Gives back what is kept between epochs."""
+        """Releases the memory that is kept between epochs."""
         core = self._local.take()
         if core is not None:
             core.close()

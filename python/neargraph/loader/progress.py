@@ -1,4 +1,4 @@
-"""A progress bar for long preparations of loaders, on a terminal alone."""
+"""A progress bar for long preparations of loaders, shown only on a terminal."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -10,8 +10,10 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 @contextmanager
 def progress_bar(total: int, name: str, shown: bool = True) -> Iterator[Callable[[int], None]]:
-    """Yields what advances the bar; without a terminal, or if it is not `shown`, nothing is
-    written."""
+    """Shows a bar and yields a function that advances it by a count.
+
+    Without a terminal, or if `shown` is False, it writes nothing.
+    """
     if not shown or not sys.stderr.isatty():
         yield lambda count: None
         return

@@ -18,23 +18,22 @@ from neargraph.loader.whole import WholeCollator, check_parts, refuse_pad
 class RandomNodeLoader(SamplingLoader):
     """Parts of all nodes with all edges between them, as `Data`.
 
-    Each batch has the tensors of the store, ``edge_index`` [2, e] and ``n_id`` [n]. Parts are of
-    equal size but for the last one; with `shuffle` each epoch has other ones.
+    Each batch has the tensors of the store, ``edge_index`` [2, e] and ``n_id`` [n]. All parts but
+    the last have equal size. With `shuffle`, each epoch has different parts.
 
-    Several ranks divide each part, and a batch has the edges inside the share of its rank: between
-    two shares of one part there are none. A smaller last part is left out then, so that not every
-    node is in every epoch.
+    Several ranks divide each part into shares, and the batch of a rank has only the edges inside
+    its share. They drop a smaller last part, so an epoch may not contain every node.
 
     Args:
-        data: The open store, or a snapshot, with one node type and one edge type.
-        num_parts: As many parts as an epoch has at most. A part has ``ceil(nodes / num_parts)``
-            nodes, as in PyG, so that an epoch may have fewer of them: 5 nodes in 4 parts make 3.
+        data: The open store or a snapshot, with one node type and one edge type.
+        num_parts: Maximum number of parts of an epoch. A part has ``ceil(nodes / num_parts)``
+            nodes, as in PyG, so an epoch can have fewer parts: 5 nodes and 4 parts result in 3.
             Several ranks round the size of a part up to a multiple of `world_size`.
-        **options: As of `NeighborLoader`: `shuffle`, `seed`, `attrs`, `transform`, `reading`,
-            `ranks`, `num_workers`, `device` and the others, but not `batch_size`.
+        **options: As in `NeighborLoader`: `shuffle`, `seed`, `attrs`, `transform`, `reading`,
+            `ranks`, `num_workers`, `device` and the others, except `batch_size`.
 
     Raises:
-        UnsupportedArgument: The store has several types; or ranks with ``pad=True``, which would
+        UnsupportedArgument: The store has several types, or `ranks` has ``pad=True``, which would
             repeat nodes.
         ValueError: `num_parts` is not a whole number from 1 to the number of nodes.
 
@@ -44,13 +43,15 @@ class RandomNodeLoader(SamplingLoader):
 
     def __init__(self, data: Reader, num_parts: int, **options: Any) -> None:
         if "batch_size" in options:
-            raise UnsupportedArgument("batch_size follows from num_parts; leave it out")
+            raise UnsupportedArgument(
+                "batch_size= has no effect, as num_parts= determines it; leave it out"
+            )
         given = LoaderOptions.take(type(self).__name__, options)
         refuse_pad(given.peers)
         given.pads = False
         super().__init__(data, given)
         snapshot = data.snapshot()
-        only_edge_type(snapshot.schema, "a graph that is cut into random parts")
+        only_edge_type(snapshot.schema, type(self).__name__)
         inputs = resolve_input_nodes(snapshot, None)
         check_parts(num_parts, len(inputs))
         rows, x_cast = given.rows(snapshot.schema)

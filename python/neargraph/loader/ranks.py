@@ -1,7 +1,7 @@
-"""Which part of each global batch a process takes, where several train together.
+"""The part of each global batch that one process takes, where several processes train together.
 
-What must not live here: talking to the other processes. The invariant: the parts of all ranks are
-disjoint and make up the global batch.
+What must not live here: communication with the other processes. The invariant: the parts of all
+ranks are disjoint, and together they are the global batch.
 """
 
 import os
@@ -14,21 +14,24 @@ from neargraph.loader.options import check_count
 
 @dataclass(frozen=True)
 class Ranks:
-    """This process and its peers: each takes an equal part of every global batch.
+    """The rank of this process among the processes that train together.
 
-    A loader takes ``ranks=(rank, world_size)`` as well. ``ranks="auto"`` asks torch.distributed if
-    it is initialised, else the variables ``RANK`` and ``WORLD_SIZE`` that torchrun sets; without
-    both there is one process.
+    Each rank takes an equal part of every global batch. Loaders also accept
+    ``ranks=(rank, world_size)``, which leaves `pad` at its default. With ``ranks="auto"`` a loader
+    reads both numbers from torch.distributed if that is initialised, and otherwise from the
+    environment variables ``RANK`` and ``WORLD_SIZE``, which torchrun sets. If neither variable is
+    set, the process trains alone.
 
     Attributes:
-        rank: Number of this process, 0 ... `world_size` - 1.
-        world_size: Number of processes. It divides the loader's ``batch_size``.
-        pad: Fill the last batch with repeated seeds, counted in ``num_padding``. False leaves a
-            smaller last batch out. None does what fits the loader: batches of whole parts of the
-            graph are never padded, others are.
+        rank: Number of this process, from 0 to `world_size` - 1.
+        world_size: Number of processes. The loader's ``batch_size`` is a multiple of it.
+        pad: With several ranks, how a last batch that is smaller than the others is handled. True
+            repeats seeds until all ranks have equally many, and counts them in
+            ``batch.num_padding``. False drops the batch. None is False in `ClusterGCNLoader` and
+            `RandomNodeLoader`, whose epochs contain each node at most once, and else True.
 
     Raises:
-        ValueError: A number that is not valid.
+        ValueError: A value is not valid.
 
     Example:
         >>> loader = ng.NeighborLoader(store, [15, 10], batch_size=1024, ranks="auto")
@@ -43,13 +46,15 @@ class Ranks:
     def __post_init__(self) -> None:
         check_count("world_size", self.world_size, 1)
         check_count("rank", self.rank, 0, self.world_size - 1)
+        if self.pad is not None and not isinstance(self.pad, bool):
+            raise ValueError(f"pad={self.pad!r} is not valid: expected True, False or None")
 
     @classmethod
     def of(cls, given: "RanksLike") -> "Ranks":
-        """What `ranks=` of a loader says.
+        """Returns the `Ranks` for the value of a loader's `ranks=`.
 
         Raises:
-            ValueError: It is something else.
+            ValueError: The value is not valid, or ``"auto"`` finds numbers that are not.
         """
         if isinstance(given, Ranks):
             return given
@@ -65,11 +70,11 @@ class Ranks:
 
 
 RanksLike = Ranks | tuple[int, int] | Literal["auto"] | None
-"""`ranks=` of loaders; None is one process."""
+"""The values of `ranks=`. None is one process."""
 
 
 def _of_environment() -> tuple[int, int]:
-    """Rank and number of processes, as torch or torchrun know them."""
+    """Returns rank and world size from torch.distributed or from torchrun's variables."""
     distributed = sys.modules.get("torch.distributed")
     # A program that has initialised it has imported it.
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
@@ -81,7 +86,8 @@ def _of_environment() -> tuple[int, int]:
         rank, world_size = (int(value) for value in found)
     except (TypeError, ValueError):
         raise ValueError(
-            f"ranks='auto' needs whole numbers in RANK and WORLD_SIZE, got {found[0]!r} and "
-            f"{found[1]!r}; start the program with torchrun, or give ranks=(rank, world_size)"
+            f"ranks='auto' needs whole numbers in the variables RANK and WORLD_SIZE, got "
+            f"{found[0]!r} and {found[1]!r}; start the program with torchrun, or give "
+            "ranks=(rank, world_size)"
         ) from None
     return rank, world_size

@@ -1,7 +1,7 @@
-"""How a loader reads: `Reading`, one set of settings, checked in one place.
+"""`Reading`: the settings of how a loader reads its batches, checked in one place.
 
-The invariant: every combination that passes is honoured. What a way of reading would ignore is
-refused by name, before anything is read.
+The invariant: every setting of an accepted combination has an effect. A setting that a way of
+reading would ignore raises an error that names it, before anything is read.
 """
 
 import os
@@ -13,12 +13,12 @@ from neargraph.exceptions import UnsupportedArgument
 from neargraph.loader.options import check_count
 
 DIRECT_SUFFIX = ".direct"
-"""How the name of a file of the direct layout ends."""
+"""The suffix of files of the direct layout."""
 
 RowReading = Literal["auto", "on_demand", "window", "scan", "distribute"]
-"""How rows that memory does not hold are read."""
+"""The ways of reading rows that are not in memory."""
 ReadingName = Literal[RowReading, "compiled", "direct_layout"]
-"""`reading=` of loaders by name."""
+"""The names that `reading=` accepts."""
 
 _BASELINES = ("naive-uring", "naive-uring+sieve")
 ROW_READINGS = ("auto", "on_demand", "window", "scan", "distribute", *_BASELINES)
@@ -28,36 +28,44 @@ _AHEAD = ("window", "two_phase", "temporary_writes")
 
 @dataclass(frozen=True)
 class Reading:
-    """How a loader reads its batches; the batches are the same whatever it says.
+    """How a loader reads its batches. The batches are the same with every setting.
 
-    A loader takes the name or the path alone, too: ``reading="scan"`` is ``Reading("scan")``.
+    Loaders also accept a name or a path: ``reading="scan"`` is ``Reading("scan")``.
 
     Attributes:
-        way: ``"auto"`` chooses what costs the disk least. ``"on_demand"`` reads the rows of a batch
-            when the batch is made, through the caches. ``"window"`` sorts the reads of many
-            batches, ``"scan"`` reads the file round and round, ``"distribute"`` reads it once and
-            writes each row to its batches on disk. ``"compiled"`` replays compiled epochs
-            (`neargraph compile`), and ``"direct_layout"`` reads the direct layout
-            (`neargraph compile --layout direct`); a path names the directory of the epochs or the
-            file NAME.direct, instead of those inside the store.
-        window: Batches to look ahead. None: as many as pay off.
+        way: A name or a path.
+
+            - ``"auto"`` chooses the way that is expected to take the least time of the disk.
+            - ``"on_demand"`` reads the rows of a batch when the batch is made, through the caches.
+            - ``"window"`` looks ahead and reads the rows of many batches in the order of the file.
+            - ``"scan"`` looks ahead and reads the file from front to back, again and again.
+            - ``"distribute"`` reads the file once, and writes each row to the regions of its
+              batches in a temporary file.
+            - ``"compiled"`` replays the store's compiled epochs (`neargraph compile`).
+            - ``"direct_layout"`` reads the store's direct layout
+              (`neargraph compile --layout direct`).
+            - The path of a directory replays the compiled epochs in it.
+            - The path of a file ``NAME.direct`` reads this direct layout.
+        window: Number of batches to look ahead. None: as many as memory has room for.
         two_phase: Sample many batches ahead (up to 1,024, or eight windows), keep the samples on
-            disk (about 1 MiB each, beside the store), and use the topology's memory for rows then.
-            None: where that pays off. False also excludes ``"distribute"``.
-        temporary_writes: Limit of the bytes of rows that an epoch may write to disk temporarily, as
-            a multiple of the bytes of the tensors that are read: ``"2x"``. ``"auto"`` is ``"1x"``;
-            ``"never"`` also keeps samples in memory.
-        prefetch: Largest number of batches to make ahead of the consumer, fewer where memory is
-            short. None: 4.
-        threads: Background threads. None: one a core, at most 4.
-        otherwise: With compiled epochs, how rows are read where no epochs fit or memory is too
-            small to replay them. None raises `CompiledMismatch` or `BudgetTooSmall` instead.
-        check_rows: Read each row of each batch again, through other caches, and raise `WrongRow` if
-            the two differ. It takes several times as long, and 32 MB outside the store's budget.
+            disk (about 1 MiB each, beside the store), and then use the memory of the topology for
+            rows. None: where this saves time. False also excludes ``"distribute"``.
+        temporary_writes: Limit on the rows that an epoch writes to temporary files: a multiple of
+            the bytes of the tensors that are read, such as ``"2x"``. ``"auto"`` is ``"1x"``.
+            ``"never"`` writes neither rows nor samples.
+        prefetch: Maximum number of batches to make ahead of the consumer. Fewer are made if memory
+            is short. None: 4.
+        threads: Number of background threads. None: one per core, at most 4.
+        otherwise: With compiled epochs: how rows are read if no compiled epochs match the loader,
+            or memory is too small for a replay. None raises `CompiledMismatch` or `BudgetTooSmall`
+            instead.
+        check_rows: Read every row of every batch a second time, through other caches, and raise
+            `WrongRow` if the two differ. Batches take several times as long, and the check uses
+            32 MB outside the store's budget.
 
     Raises:
-        ValueError: A value that is not valid for its setting.
-        UnsupportedArgument: A setting that has no effect beside another one.
+        ValueError: A value is not valid for its setting.
+        UnsupportedArgument: A setting has no effect in combination with another one.
 
     Example:
         >>> loader = ng.NeighborLoader(store, [15, 10], reading=ng.Reading("scan", window=64))
@@ -74,16 +82,20 @@ class Reading:
 
     @classmethod
     def of(cls, given: "ReadingLike") -> "Reading":
-        """What `reading=` of a loader says."""
+        """Returns the `Reading` for the value of a loader's `reading=`."""
         return given if isinstance(given, Reading) else cls(given)
 
     def __post_init__(self) -> None:
         self._check_way()
         for name in ("window", "prefetch", "threads"):
             check_count(name, getattr(self, name), 1, optional=True)
+        if self.two_phase not in (None, True, False):
+            raise ValueError(f"two_phase={self.two_phase!r} is not valid: expected True or False")
+        if self.check_rows not in (True, False):
+            raise ValueError(f"check_rows={self.check_rows!r} is not valid: expected True or False")
         self._check_writes()
         if self.rows == "on_demand" or self.rows.startswith("naive"):
-            self._refuse(f"reading={self.rows!r} does not look ahead", "another way", *_AHEAD)
+            self._refuse(f"reading={self.rows!r} does not look ahead", "another reading", *_AHEAD)
         if self.rows == "window" and self.two_phase is True:
             raise UnsupportedArgument(
                 "reading='window' reads rows at random, so two_phase=True has no effect; leave it "
@@ -119,13 +131,13 @@ class Reading:
             )
 
     def _check_writes(self) -> None:
-        """Refuses a limit of writing that is not one, or that another setting contradicts."""
+        """Rejects a limit that is not valid, or that contradicts another setting."""
         limit = self.write_limit()
         if limit is None:
             return
         if self.rows == "distribute":
             raise UnsupportedArgument(
-                f"reading='distribute' writes what it needs, so temporary_writes="
+                f"reading='distribute' writes as many rows as it needs, so temporary_writes="
                 f"{self.temporary_writes!r} has no effect; leave it out, or use reading='auto'"
             )
         if limit == 0 and self.two_phase is True:
@@ -147,28 +159,28 @@ class Reading:
 
     @property
     def compiled(self) -> bool | str:
-        """Whether compiled epochs are replayed: those of the store, or of a directory."""
+        """Whether compiled epochs are replayed: True for those of the store, or a directory."""
         if self.way in ROW_READINGS or self.layout != "paged":
             return False
         return True if self.way == "compiled" else self._shown
 
     @property
     def must_replay(self) -> bool:
-        """Whether compiled epochs are replayed, or it is an error."""
+        """Whether it is an error if compiled epochs cannot be replayed."""
         return self.compiled is not False and self.otherwise is None
 
     @property
     def rows(self) -> str:
-        """How rows are read where neither compiled epochs nor the direct layout serve."""
+        """The way of reading rows, if neither compiled epochs nor the direct layout are used."""
         if self.compiled is not False:
             return self.otherwise or "auto"
         return "on_demand" if self.layout != "paged" else self._shown
 
     def write_limit(self) -> float | None:
-        """Bytes that an epoch may write, as a multiple of the tensors' bytes; None is the default.
+        """Returns `temporary_writes` as a multiple of the tensors' bytes; None is the default.
 
         Raises:
-            ValueError: `temporary_writes` is not one of the values that its documentation names.
+            ValueError: `temporary_writes` is not valid.
         """
         if self.temporary_writes == "auto":
             return None
@@ -183,30 +195,31 @@ class Reading:
         return float(text[:-1])
 
     def check_layout(self, layout: str) -> None:
-        """Refuses what a sampler of this layout does not have."""
+        """Rejects settings that have no effect on a sampler of this layout."""
         if layout == "direct" and self.layout == "paged":
             self._refuse_ahead("layout='direct' reads each batch by itself", "layout='paged'")
         if layout == "paged" and self.layout != "paged":
             raise UnsupportedArgument(
-                f"reading={self._shown!r} is for loaders; a sampler is made with layout='direct'"
+                f"reading={self._shown!r} has no effect on a sampler with layout='paged'; create "
+                "the sampler with layout='direct'"
             )
 
     def check_workers(self, num_workers: int) -> None:
-        """Refuses what processes would ignore; they never replay compiled epochs."""
+        """Rejects settings that worker processes ignore. They never replay compiled epochs."""
         if not num_workers:
             return
-        does = f"num_workers={num_workers} makes batches one by one, in processes"
+        does = f"num_workers={num_workers} makes each batch by itself, in a process"
         self._refuse_ahead(does, "num_workers=0", "threads")
         self._refuse(does, "prefetch_factor=", "prefetch")
 
     def of_core(self) -> dict[str, Any]:
-        """What the compiled loader takes."""
+        """Returns the arguments of the compiled loader."""
         names = ("window", "two_phase", "prefetch", "threads")
         core = {name: getattr(self, name) for name in names}
         return {**core, "reading": self.rows, "temporary_writes": self.write_limit()}
 
     def _refuse_ahead(self, does: str, instead: str, *names: str) -> None:
-        """Refuses `names`, and what batches that are made one by one ignore."""
+        """Rejects `names`, and every setting that has no effect without look-ahead."""
         if self.must_replay or self.rows not in ("auto", "on_demand"):
             raise UnsupportedArgument(
                 f"{does}, so reading={self._shown!r} has no effect; leave it out, or use {instead}"
@@ -223,7 +236,7 @@ class Reading:
 
 
 ReadingLike = Reading | ReadingName | str | os.PathLike[str]
-"""`reading=` of loaders: a name, a path, or all settings."""
+"""The values of `reading=`: a name, a path, or all settings."""
 
 _EXPECTED = (
     f"{', '.join(map(repr, NAMES))}, a directory of compiled epochs, or a file NAME{DIRECT_SUFFIX}"

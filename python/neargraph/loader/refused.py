@@ -1,30 +1,30 @@
-"""Arguments of PyG's and torch's loaders that neargraph does not take, each with what to do.
+"""Arguments of PyG's and torch's loaders that neargraph does not support, each with a remedy.
 
-Values that ask for what happens anyway are accepted, so that PyG code runs unchanged.
+Values that change nothing are accepted, so that code written for PyG runs unchanged.
 """
 
 from typing import Any
 
 from neargraph.exceptions import UnsupportedArgument
 
-# name -> (values that change nothing, what to do instead).
+# name -> (values that change nothing, remedy for all others).
 _ARGUMENTS: dict[str, tuple[tuple[Any, ...], str]] = {
-    "is_sorted": ((True, False), "lists are sorted as the store keeps them; give True or False"),
+    "is_sorted": ((True, False), "lists have the order of the store; give True or False"),
     "filter_per_worker": ((None, True, False), "give True, False or None"),
     "neighbor_sampler": ((None,), "give it to torch_geometric.loader.NeighborLoader instead"),
-    "transform_sampler_output": ((None,), "use transform=, which gets the whole batch"),
+    "transform_sampler_output": ((None,), "use transform=, which is applied to the whole batch"),
     "custom_cls": ((None,), "use transform= to build another class"),
-    "generator": ((None,), "the order of seeds is keyed by seed=; give that"),
-    "sampler": ((None,), "the order of seeds is keyed by seed=; {seeds}"),
-    "batch_sampler": ((None,), "the order of seeds is keyed by seed=; {seeds}"),
+    "generator": ((None,), "the order of seeds depends on seed=; give that"),
+    "sampler": ((None,), "the order of seeds depends on seed=; {seeds}"),
+    "batch_sampler": ((None,), "the order of seeds depends on seed=; {seeds}"),
     "collate_fn": ((None,), "use transform="),
-    "dataset": ((None,), "give the store as data"),
-    "in_order": ((True,), "batches come in order"),
-    "pin_memory_device": (("",), "give device="),
+    "dataset": ((None,), "give the store as data="),
+    "in_order": ((True,), "batches always come in order; leave it out"),
+    "pin_memory_device": (("",), "use device="),
 }
 
 
-# Where seeds are given; other loaders make their batches of all nodes.
+# The argument for seeds. Other loaders make their batches of all nodes.
 _SEEDS = {
     "NeighborLoader": "input_nodes",
     "HGTLoader": "input_nodes",
@@ -36,11 +36,11 @@ _SEEDS = {
 
 
 def refuse_unsupported(given: dict[str, Any], loader: str = "NeighborLoader") -> None:
-    """Checks the remaining keyword arguments of a loader.
+    """Checks the keyword arguments that a loader does not have itself.
 
     Raises:
-        UnsupportedArgument: A known argument asks for something that is not there.
-        TypeError: No loader has such an argument.
+        UnsupportedArgument: An argument of PyG or torch is not supported with this value.
+        TypeError: An argument does not exist.
     """
     for name, value in given.items():
         if name not in _ARGUMENTS:
@@ -49,7 +49,7 @@ def refuse_unsupported(given: dict[str, Any], loader: str = "NeighborLoader") ->
         plain = getattr(value, "value", value)
         if not any(plain is h or _equal(plain, h) for h in harmless):
             named = _SEEDS.get(loader)
-            seeds = "leave it out" if named is None else f"give them in {named}= in their order"
+            seeds = "leave it out" if named is None else f"give the seeds in this order as {named}="
             raise UnsupportedArgument(
                 f"{name}={value!r} is not supported: {instead.format(seeds=seeds)}"
             )

@@ -1,13 +1,13 @@
 """PyG's GraphSAINT samplers over a store on disk (Zeng et al., ICLR 2020).
 
-A batch is the subgraph that drawn nodes induce. The coefficients that correct the bias of the draws
-come from draws made beforehand (`neargraph.loader.norms`). The invariant: batches and
-coefficients are functions of the arguments and of the version of the store.
+A batch is the subgraph that drawn nodes induce. Draws in advance determine the coefficients that
+correct the bias of the draws (`neargraph.loader.norms`). The invariant: batches and coefficients
+are functions of the arguments and of the version of the store.
 """
 
 from abc import abstractmethod
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,7 +52,7 @@ class _Steps(InputNodes):
         return f"{self.node_type.name}:drawn:{self.count}"
 
 
-_FORMS = ("pyg", "paper")
+_Form = Literal["pyg", "paper"]
 
 
 class _Collator(Collator):
@@ -69,7 +69,7 @@ class _Collator(Collator):
 
 
 class _GraphSAINTSampler(SamplingLoader):
-    """What the three samplers share; `draws` says which nodes are drawn."""
+    """The base of the three samplers; `_draws` defines how nodes are drawn."""
 
     def __init__(
         self,
@@ -84,12 +84,12 @@ class _GraphSAINTSampler(SamplingLoader):
         for name in ("batch_size", "shuffle", "drop_last"):
             if name in options:
                 raise UnsupportedArgument(
-                    f"{name} has no effect on subgraphs that are drawn; leave it out "
-                    "(batch_size, the number of draws, is the second argument)"
+                    f"{name} has no effect on drawn subgraphs; leave it out (batch_size, the "
+                    "number of draws, is the second argument)"
                 )
-        form = options.pop("norms", "pyg")
-        if form not in _FORMS:
-            raise ValueError(f"norms is {form!r}; use {' or '.join(_FORMS)}")
+        form: _Form = options.pop("norms", "pyg")
+        if form not in get_args(_Form):
+            raise ValueError(f"norms={form!r} is not valid: expected 'pyg' or 'paper'")
         if form != "pyg" and not sample_coverage:
             raise UnsupportedArgument(
                 f"norms={form!r} defines coefficients, and sample_coverage=0 counts none; give "
@@ -97,16 +97,14 @@ class _GraphSAINTSampler(SamplingLoader):
             )
         given = LoaderOptions.take(type(self).__name__, options)
         if given.peers.pad:
-            raise UnsupportedArgument(
-                "pad=True has no effect on subgraphs that are drawn; leave it out"
-            )
+            raise UnsupportedArgument("pad=True has no effect on drawn subgraphs; leave it out")
         given.batch_size = given.peers.world_size
         super().__init__(data, given)
         check_count("batch_size", batch_size, 1)
         check_count("num_steps", num_steps, 1)
         check_count("sample_coverage", sample_coverage, 0)
         snapshot = data.snapshot()
-        edge_type = only_edge_type(snapshot.schema, "a graph that subgraphs are drawn from")
+        edge_type = only_edge_type(snapshot.schema, type(self).__name__)
         rows, x_cast = given.rows(snapshot.schema)
         how, spread = self._draws(edge_type)
         drawn: dict[str, Any] = {"roots": (how, batch_size, edge_type.index), "spread": spread}
@@ -134,14 +132,14 @@ class _GraphSAINTSampler(SamplingLoader):
 
     @abstractmethod
     def _draws(self, edge_type: EdgeType) -> tuple[str, Growth | None]:
-        """How roots are drawn, and what grows from them."""
+        """Returns how roots are drawn, and how a subgraph grows from them."""
 
     def _extra(self) -> str:
-        """What else decides the draws, in words."""
+        """Returns other settings that determine the draws, in words."""
         return ""
 
     def _settings(self) -> dict[str, Any]:
-        # None is what states say that were saved without the coefficients, or with PyG's.
+        # States that were saved without coefficients, or with PyG's, have None.
         norms = {"sample_coverage": self._coverage, "norms": self._form}
         return {**super()._settings(), "draws": self._words, **norms}
 
@@ -150,32 +148,33 @@ class _GraphSAINTSampler(SamplingLoader):
 
 
 class GraphSAINTNodeSampler(_GraphSAINTSampler):
-    """Subgraphs of nodes that are drawn by their number of outgoing edges, with replacement.
+    """Subgraphs of nodes that are drawn in proportion to their out-degree, with replacement.
 
-    Each batch is a `Data` with the tensors of the store, ``n_id`` [n], ``edge_index`` [2, e] (all
-    edges between the nodes), and with `sample_coverage` ``node_norm`` [n] and ``edge_norm`` [e],
-    defined as in PyG: ``num_samples / count / num_nodes``, and the count of an edge's source over
-    the count of the edge, where counts are those of `sample_coverage` rounds of draws.
+    Each batch is a `Data` with the tensors of the store, ``n_id`` [n] and ``edge_index`` [2, e]
+    (all edges between the nodes). With `sample_coverage` it also has ``node_norm`` [n] and
+    ``edge_norm`` [e], which are defined as in PyG. They come from counts of nodes and edges in
+    drawn subgraphs: ``node_norm`` is ``num_samples / count / num_nodes``, and ``edge_norm`` is the
+    count of an edge's source divided by the count of the edge.
 
     Args:
-        data: The open store, or a snapshot, with one node type and one edge type.
-        batch_size: Draws of a batch; its nodes are fewer, as some are drawn more than once.
-        num_steps: Batches of an epoch; under several ranks each makes so many.
-        sample_coverage: How often each node is drawn on average to count the coefficients; 0 leaves
-            them out. Needs a store that keeps edge ids.
-        save_dir: Keep the counts in this folder, and use those that are there; None counts anew, in
-            a temporary file beside the store.
+        data: The open store or a snapshot, with one node type and one edge type.
+        batch_size: Draws per batch. A batch has fewer nodes, as some are drawn more than once.
+        num_steps: Batches per epoch, on each rank.
+        sample_coverage: Average count of a node when counts are made; 0 leaves the coefficients
+            out. Needs a store with edge ids.
+        save_dir: Folder in which counts are kept. Existing counts are used. None: count again, in
+            an unlinked temporary file beside the store.
         log: Show a progress bar while counting, on a terminal.
-        **options: As of `NeighborLoader`: `seed`, `attrs`, `x_dtype`, `transform`, `reading`,
-            `ranks`, `num_workers`, `device` and the others. And ``norms="paper"``: the
-            coefficients of the paper (equations 2 and 3), where the count of an edge's destination
-            stands over that of the edge, and 1 is added to each count, so that what is rare weighs
-            no more than the counts tell.
+        **options: As in `NeighborLoader`: `seed`, `attrs`, `x_dtype`, `transform`, `reading`,
+            `ranks`, `num_workers`, `device` and the others. In addition, ``norms="paper"`` gives
+            the coefficients of the paper (equations 2 and 3): ``edge_norm`` is the count of the
+            edge's destination divided by the count of the edge, and 1 is added to each count, so
+            that rare nodes and edges are not overweighted. Default: ``"pyg"``.
 
     Raises:
-        UnsupportedArgument: The store has several types, or lacks what is drawn by; or `norms` is
-            given without `sample_coverage`.
-        ValueError: `norms` is neither "pyg" nor "paper".
+        UnsupportedArgument: The store has several types or lacks the required degrees or edge ids,
+            or `norms` is given without `sample_coverage`.
+        ValueError: `norms` or a count is not valid.
 
     Example:
         >>> loader = ng.GraphSAINTNodeSampler(store, 6000, num_steps=30, sample_coverage=100)
@@ -188,14 +187,14 @@ class GraphSAINTNodeSampler(_GraphSAINTSampler):
 
 
 class GraphSAINTEdgeSampler(_GraphSAINTSampler):
-    """Subgraphs of the ends of edges, which are drawn without replacement.
+    """Subgraphs of the ends of edges that are drawn without replacement.
 
-    The chance of an edge is that of the paper (section 3.3): 1 / (in-degree of its destination) + 1
-    / (out-degree of its source), up to a factor. PyG's sampler of the same name has the degrees
-    themselves there, so that it prefers edges between hubs. Where edges are not undirected, the
-    store needs their reverse (``neargraph import --reverse``).
+    The probability of an edge is that of the paper (section 3.3). It is proportional to 1 /
+    (in-degree of its destination) + 1 / (out-degree of its source). PyG's sampler of this name
+    uses the sum of the degrees instead, and so prefers edges between hubs. If edges are not
+    undirected, the store needs their reverse (``neargraph import --reverse``).
 
-    Batches and arguments are those of `GraphSAINTNodeSampler`; `batch_size` counts edges.
+    Batches and arguments are as in `GraphSAINTNodeSampler`; `batch_size` is a number of edges.
     """
 
     def _draws(self, edge_type: EdgeType) -> tuple[str, Growth | None]:
@@ -203,15 +202,15 @@ class GraphSAINTEdgeSampler(_GraphSAINTSampler):
 
 
 class GraphSAINTRandomWalkSampler(_GraphSAINTSampler):
-    """Subgraphs of the nodes that random walks come by.
+    """Subgraphs of the nodes that random walks visit.
 
-    Walks begin at nodes that are drawn uniformly with replacement. A step leads to an in-neighbour,
-    as all sampling does; where edges are not undirected, PyG's walks follow them the other way.
+    Walks begin at nodes that are drawn uniformly with replacement. A step goes to an in-neighbour,
+    as in all sampling. If edges are not undirected, PyG's walks follow them in the other direction.
 
-    Batches and arguments are those of `GraphSAINTNodeSampler`; `batch_size` counts walks.
+    Batches and arguments are as in `GraphSAINTNodeSampler`; `batch_size` is a number of walks.
 
     Args:
-        walk_length: Steps of each walk.
+        walk_length: Steps per walk.
 
     Example:
         >>> loader = ng.GraphSAINTRandomWalkSampler(store, batch_size=6000, walk_length=2)

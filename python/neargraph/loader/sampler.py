@@ -1,8 +1,8 @@
-"""Neighbour sampling into NumPy mini-batches, with no torch anywhere.
+"""Neighbour sampling into NumPy mini-batches, without torch.
 
-Sampling and reading run in Rust threads that work ahead of the caller; this module only says which
-seeds, which fanouts, which tensors. The invariant: a batch is a pure function of (store, fanouts,
-replace, seed, stream, seeds), whatever the threads, the prefetch or the process.
+Sampling and reading run in Rust threads ahead of the consumer. This module passes seeds, fanouts
+and tensors to them. The invariant: a batch is a pure function of (store, fanouts, replace, seed,
+stream, seeds), and does not depend on threads, prefetch or process.
 """
 
 import json
@@ -33,54 +33,58 @@ Attrs = Sequence[str] | Mapping[Any, Sequence[str]] | None
 
 
 class NumpySampler:
-    """Neighbour sampling over a store.
+    """Neighbour sampling over a store, into NumPy arrays.
 
     Args:
-        store: The open store, or a snapshot. The sampler stays at the commit that is the newest
-            when it is made.
-        fanouts: Neighbours per node and hop, such as ``[15, 10]``; -1 takes all. A dictionary by
-            edge type gives each type its own list. A list is for the edge types of the graph: a
-            reverse that the store keeps, such as ``rev_buys``, is drawn from if a dictionary names
-            it beside all others.
-        seed: Seed of all draws; equal seeds give equal batches.
-        replace: Draw with replacement; not with ``"labor"``.
-        method: ``"uniform"``: each node draws its neighbours by itself. ``"weighted"``: in
-            proportion to the weights of the edges, which the store must have. ``"labor"``: nodes
-            choose the same neighbours where they can (LABOR-0), so that a batch has fewer nodes; a
-            fanout is then the number of neighbours on average. See ``docs/explanation/reading.md``.
-        dependent_batches: With ``"labor"``, so many batches in a row choose alike and have rows in
-            common.
-        attrs: Names of the tensors to read with each batch, for all types or as a dictionary by
-            type. ``"train_mask"`` and the like stand for the splits. None reads all of them, an
-            empty list none.
-        x_dtype: What ``x`` is in a batch: None gives float32 where f16, bf16 or scaled int8 is
-            stored; ``"stored"`` what is stored; ``"f32"``, ``"f16"``, ``"bf16"`` (as uint16) or a
-            dtype of NumPy or torch the same converted, while it is gathered.
-        x_format: ``"dense"``, or ``"sparse"`` for rows without their zeros where they are stored so
-            (`MiniBatch.features` then gives `SparseRows`, as float32).
-        check_rows: Read every row of every batch once more, by itself and through other caches,
-            and raise `WrongRow` if it differs. For tests and doubts: it takes several times as
-            long, and 32 MB beside the store's memory.
-        layout: ``"direct"`` reads batches from the direct layout of this version of the store (see
-            `neargraph compile --layout direct`), or the path of such a file, each by itself:
-            `reading` is ``"on_demand"``, too. Tensors that it does not have come from the store.
-            The batches are the same.
-        disjoint: Give each seed a subgraph of its own (`MiniBatch.subgraphs`); a node that two
-            seeds reach is there twice. Subgraphs that reach a node in the same hop, and with the
-            same time, draw the same neighbours of it.
-        time_attr: Sample nothing that is later than its seed: the name of an int64 node tensor, or
-            ``"edge_time"`` (or ``"time"``) for the times of edges. Implies `disjoint`.
-        temporal_strategy: With `time_attr`, draw ``"uniform"`` among the neighbours that are not
-            later, or take the ``"last"`` ones.
-        subgraph_type: ``"directional"`` gives the edges that were drawn, ``"bidirectional"`` each
-            of them in both directions, ``"induced"`` all edges between the nodes.
+        store: The open store or a snapshot. The sampler is pinned to the commit that is current
+            when it is created.
+        fanouts: Neighbours per node and hop, such as ``[15, 10]``, or a dictionary of such lists by
+            edge type; -1 takes all. A list applies to the edge types of the graph. To sample a
+            reverse that the store keeps, such as ``rev_buys``, give a dictionary with it and all
+            other edge types.
+        seed: Random seed of all draws, from 0 to 2^64 - 1. Equal seeds give equal batches.
+        replace: Draw with replacement. Not supported by ``"labor"``.
+        method: How neighbours are chosen.
+
+            - ``"uniform"``: each node draws its neighbours independently.
+            - ``"weighted"``: draws are in proportion to the weights of edges, which the store must
+              have.
+            - ``"labor"``: nodes choose the same neighbours where possible (LABOR-0), so that a
+              batch has fewer nodes. A fanout is then the average number of neighbours.
+        dependent_batches: With ``"labor"``: number of consecutive batches that share random
+            numbers, and so have rows in common.
+        attrs: Names of the tensors to read, for all types, or a dictionary of names by type.
+            ``"train_mask"``, ``"val_mask"`` and ``"test_mask"`` stand for the splits. None reads
+            all tensors, an empty list none.
+        x_dtype: The dtype of ``x``: ``"f32"``, ``"f16"``, ``"bf16"`` (as uint16), or a dtype of
+            NumPy or torch. Rows are converted when they are gathered. ``"stored"``: the dtype on
+            disk. None: float32 for f16, bf16 and scaled int8, and else the dtype on disk.
+        x_format: ``"sparse"`` returns rows that are stored sparse as float32 `SparseRows` from
+            `MiniBatch.features`. ``"dense"`` returns all rows dense.
+        check_rows: Read every row of every batch a second time, through other caches, and raise
+            `WrongRow` if the two differ. Batches take several times as long, and the check uses
+            32 MB outside the store's budget.
+        layout: ``"direct"`` reads batches from the direct layout of this version
+            (`neargraph compile --layout direct`), without look-ahead. The path of such a file names
+            one. Tensors that it does not contain are read from the store. The batches are the
+            same.
+        disjoint: Give each seed its own subgraph (`MiniBatch.subgraphs`). A node that two seeds
+            reach occurs twice. Two subgraphs that reach a node in the same hop, and with the same
+            time, draw the same neighbours of it.
+        time_attr: Sample nothing that is later than its seed. It is the name of an int64 node
+            tensor, or ``"edge_time"`` or ``"time"`` for the times of edges. Implies `disjoint`.
+        temporal_strategy: With `time_attr`: draw ``"uniform"`` from the neighbours that are not
+            later than the seed, or take the ``"last"`` of them.
+        subgraph_type: The edges of a batch. ``"directional"``: the drawn edges.
+            ``"bidirectional"``: the drawn edges in both directions. ``"induced"``: all edges
+            between the nodes.
 
     Raises:
-        CompiledMismatch: There is no direct layout of this version.
-        NameNotFound: `fanouts`, `attrs` or `time_attr` name something the store does not have.
-        UnsupportedArgument: ``x`` cannot be read as `x_dtype`, or neighbours not be drawn by
-            `method`.
-        ValueError: Bad fanouts.
+        CompiledMismatch: This version has no direct layout.
+        NameNotFound: A name in `fanouts`, `attrs` or `time_attr` does not exist in the store.
+        UnsupportedArgument: The store or another argument does not support a setting, such as
+            `x_dtype` or `method`.
+        ValueError: `seed`, a fanout or another value is not valid.
 
     Example:
         >>> sampler = ng.NumpySampler(store, [15, 10], seed=7)
@@ -89,7 +93,7 @@ class NumpySampler:
     """
 
     _carries_columns = True
-    """Whether batches carry times and weights of edges."""
+    """Whether batches have times and weights of edges."""
 
     def __init__(
         self,
@@ -111,7 +115,7 @@ class NumpySampler:
         subgraph_type: SubgraphName | Any = "directional",
     ) -> None:
         if not 0 <= seed < 2**64:
-            raise ValueError(f"seed must be in 0 ... 2^64 - 1, got {seed}")
+            raise ValueError(f"seed={seed} is not valid: expected 0 to 2^64 - 1")
         self.snapshot = store.snapshot()
         schema = self.snapshot.schema
         self.fanouts = resolve_fanouts(schema, fanouts)
@@ -131,15 +135,15 @@ class NumpySampler:
         self.layout = check_layout(layout, method)
         if self.layout == "direct" and not self.shape.is_plain:
             raise UnsupportedArgument(
-                "layout='direct' serves batches in which all seeds share one subgraph; use "
-                "layout='paged' for disjoint, temporal, bidirectional and induced ones"
+                "layout='direct' does not support disjoint, temporal, bidirectional or induced "
+                "batches; use layout='paged'"
             )
         if self.layout == "direct" and self.schema.edge_types != schema.edge_types:
             raise UnsupportedArgument(
-                f"fanouts name a kept reverse, of {self.schema.names}, and the direct layout does "
-                "not have it; use layout='paged'"
+                "layout='direct' does not support the kept reverse that fanouts name, among "
+                f"{self.schema.names}; use layout='paged'"
             )
-        # Says at once what the store cannot be sampled by.
+        # Raises an error at once for settings that the store does not support.
         self._make([])
         self.tensors = resolve_attrs(self.schema, attrs)
         self._check_turned()
@@ -165,31 +169,38 @@ class NumpySampler:
         return _core.Sampler(version, *settings, shape, self._links(), self._roots())
 
     def _spread(self) -> _core.Spread | None:
-        """How batches grow from their seeds, if not by hops."""
+        """Returns how batches grow from their seeds, if not by hops."""
         return None
 
     def _roots(self) -> _core.Roots | None:
-        """The seeds that are drawn for each batch."""
+        """Returns the rule by which the seeds of each batch are drawn."""
         return None
 
     def _links(self) -> _core.Links | None:
-        """The links that batches are made around."""
+        """Returns the links that are seeds."""
         return None
 
     def check_seed_times(self, inputs: InputNodes) -> None:
-        """Refuses seeds without a time where sampling looks at times."""
+        """Checks that seeds have times if sampling is by time.
+
+        Raises:
+            UnsupportedArgument: They have none.
+        """
         times = self.shape.node_times
         if self.shape.times is None or inputs.times is not None:
             return
         if times is None or times[inputs.node_type.index] is None:
             raise UnsupportedArgument(
-                f"seeds of type {inputs.node_type.name!r} have no times of their own; give a time "
-                "for each of them in input_time"
+                f"nodes of type {inputs.node_type.name!r} have no times; give the times of the "
+                "seeds as input_time="
             )
 
     def _check_turned(self) -> None:
-        """Refuses tensors of edges that are turned round into another type, where their ids mean
-        nothing."""
+        """Rejects tensors of edges whose reverse has another type, where their ids are not valid.
+
+        Raises:
+            UnsupportedArgument: There is such a tensor.
+        """
         if self.shape.subgraph != "bidirectional":
             return
         for kind, index, name in self.tensors:
@@ -207,21 +218,21 @@ class NumpySampler:
 
     @property
     def is_compilable(self) -> bool:
-        """Whether epochs of its batches can be compiled."""
+        """Whether epochs of these batches can be compiled."""
         return self.shape.is_plain
 
     @property
     def core(self) -> _core.Sampler:
         """The compiled sampler of this process."""
-        # Asking the snapshot first turns a use after close into StoreClosed.
+        # Using the snapshot first raises StoreClosed after a close.
         _ = self.snapshot.version
         return self._local.get()
 
     @property
     def key(self) -> dict[str, str]:
-        """What of the sampler shapes a batch, in words; the key of compiled epochs has it."""
+        """The settings that affect a batch, in words, for the key of compiled epochs."""
         dependent = f", {self.dependent_batches} dependent" if self.method == "labor" else ""
-        # Epochs are compiled of plain batches alone, whose key says nothing of their shape.
+        # Only plain batches are compiled, and their key has no shape.
         shape = {} if self.shape.is_plain else {"shape": self.shape.words}
         return {
             "method": self.method + dependent,
@@ -233,26 +244,37 @@ class NumpySampler:
         }
 
     def sample(self, ids: Any, *, stream: int = 0) -> MiniBatch:
-        """Samples one batch around `ids` (ids [n], or (node type, ids)) under a random stream.
+        """Samples one batch.
+
+        Args:
+            ids: The seeds: ids [n], or (node type, ids).
+            stream: Number that, with the seed, determines the draws.
 
         Raises:
             NodeOutOfRange: An id is out of range.
-            BudgetTooSmall: The batch does not fit the memory budget.
+            BudgetTooSmall: The batch does not fit into the memory budget.
         """
         inputs = resolve_input_nodes(self.snapshot, ids)
         self.check_seed_times(inputs)
         return self.make(inputs, stream)
 
     def sample_many(self, seeds: Mapping[str, Any], *, stream: int = 0) -> MiniBatch:
-        """Samples one batch around seeds of several node types, {node type: ids [n]}.
+        """Samples one batch around seeds of several node types.
+
+        Args:
+            seeds: The seeds by node type, {node type: ids [n]}.
+            stream: Number that, with the seed, determines the draws.
 
         Raises:
-            UnsupportedArgument: The sampler has a shape, such as `disjoint` or `time_attr`.
+            NodeOutOfRange: An id is out of range.
+            UnsupportedArgument: The sampler has `disjoint`, `time_attr` or another `subgraph_type`
+                than ``"directional"``.
+            BudgetTooSmall: The batch does not fit into the memory budget.
         """
         if not self.shape.is_plain:
             raise UnsupportedArgument(
-                "sample_many makes plain batches, and this sampler makes disjoint ones, looks at "
-                "times, or has other edges than those that it draws; use sample"
+                "sample_many does not support a sampler with disjoint=, time_attr= or "
+                "subgraph_type=; use sample for each node type"
             )
         schema = self.schema
         given = [(schema.node_type(name), as_ids(ids)) for name, ids in seeds.items()]
@@ -263,7 +285,7 @@ class NumpySampler:
         return MiniBatch(core, schema, first, places)
 
     def make(self, inputs: InputNodes, stream: int) -> MiniBatch:
-        """Samples one batch around all of `inputs`, with the times that are given for them."""
+        """Samples one batch around all of `inputs`, with their times."""
         places = np.arange(len(inputs), dtype=np.int64)
         core = self.core.make(inputs.at(places), stream, 0, 1)
         self._check_rows(core, f"the batch of stream {stream}", BY_ITSELF)
@@ -279,15 +301,19 @@ class NumpySampler:
         epoch: int = 0,
         reading: ReadingLike = "auto",
     ) -> Iterator[MiniBatch]:
-        """Samples batches around all of `ids`, in order, working ahead in background threads.
+        """Samples the batches of an epoch in order, ahead of the consumer in background threads.
 
         Args:
-            ids: None for all nodes, ``"train"``, ids [n], a mask, or (node type, any of these).
+            ids: The seeds: ``"train"`` / ``"val"`` / ``"test"``, ids [n], a mask, a node type, or
+                (node type, any of these). None: all nodes.
             batch_size: Seeds per batch.
-            shuffle: Permute the seeds, keyed by the seed and `epoch`.
-            drop_last: Leave a smaller last batch out.
-            epoch: Which pass this is; another one has other draws.
-            reading: How rows are read that memory does not hold, by name or as a `Reading`.
+            shuffle: Permute the seeds. The order depends on the seed and on `epoch`.
+            drop_last: Drop a last batch that is smaller than the others.
+            epoch: Number of the epoch. Each epoch has different draws.
+            reading: How batches are read, as in `NeighborLoader`.
+
+        Returns:
+            An iterator over the batches.
         """
         how = Reading.of(reading)
         if how.check_rows and self._check is None:
@@ -303,7 +329,7 @@ class NumpySampler:
         return Pipeline(self, inputs, plan, how, goes_on=False).run(epoch)
 
     def fetch(self, inputs: InputNodes, plan: SeedPlan, epoch: int, batch: int) -> MiniBatch:
-        """Batch `batch` alone, in this thread; the same bytes as a `Pipeline` gives."""
+        """Samples a single batch in this thread, with the bytes that a `Pipeline` returns."""
         places, stream = plan.places(epoch, batch, batch + 1), plan.stream(epoch, batch)
         seeds = inputs.at(places)
         part = (stream, plan.first(batch), plan.batch_size)
@@ -318,7 +344,7 @@ class NumpySampler:
         number: tuple[int, int],
         describe: Callable[[], str],
     ) -> MiniBatch:
-        """The batch of a plan by (epoch, batch); `describe` says how it was read."""
+        """Wraps batch (epoch, batch) of a plan; `describe` returns in words how it was read."""
         epoch, batch = number
         if self._check is not None:
             self._check_rows(core, f"batch {batch} of epoch {epoch}", describe())
@@ -333,15 +359,17 @@ class NumpySampler:
 
 
 def resolve_attrs(schema: Schema, attrs: Attrs) -> list[tuple[Kind, int, str]]:
-    """The (kind, type id, tensor) triples that `attrs` stands for.
+    """Returns the (kind, type id, tensor) triples of `attrs`.
 
     Raises:
-        NameNotFound: The store has no such type or tensor.
-        TypeError: A text in place of a list of names.
+        NameNotFound: A type or tensor does not exist.
+        TypeError: A text is given instead of a list of names.
     """
     for names in attrs.values() if isinstance(attrs, Mapping) else (attrs,):
         if isinstance(names, str):
-            raise TypeError(f"attrs is a list of names, got the text {names!r}; use [{names!r}]")
+            raise TypeError(
+                f"attrs must be a list of names, got the text {names!r}; use [{names!r}]"
+            )
     if isinstance(attrs, Mapping):
         return [t for key, names in attrs.items() for t in _of_named_owner(schema, key, names)]
     owners: list[NodeType | EdgeType] = [*schema.node_types, *schema.edge_types]
@@ -370,13 +398,15 @@ def check_x(
     x_dtype: Any,
     x_format: XFormat = "dense",
 ) -> None:
-    """Refuses what is said of ``x`` where it cannot be, or where no ``x`` is read.
+    """Checks `x_dtype` and `x_format` against the tensors of batches.
 
     Raises:
-        UnsupportedArgument: It has no effect, or rows are not stored so.
+        UnsupportedArgument: A setting is not valid, has no effect, or does not fit the stored rows.
     """
     if x_format not in ("dense", "sparse"):
-        raise UnsupportedArgument(f"x_format is {x_format!r}; use 'dense' or 'sparse'")
+        raise UnsupportedArgument(
+            f"x_format={x_format!r} is not valid: expected 'dense' or 'sparse'"
+        )
     owners = [schema.node_types[i] for kind, i, name in tensors if (kind, name) == ("node", "x")]
     if x_dtype is not None and not owners:
         raise UnsupportedArgument(
@@ -387,10 +417,14 @@ def check_x(
         return
     if not any(schema.tensor(owner, "x").sparse for owner in owners):
         raise UnsupportedArgument(
-            "the x of these batches has no sparse rows in the store; leave x_format='sparse' out"
+            "x_format='sparse' has no effect: the x of these batches has no sparse rows in the "
+            "store; leave it out"
         )
     if x_dtype is not None and dtype_name(x_dtype) not in ("f32", "stored"):
-        raise UnsupportedArgument("sparse rows are of float32; leave x_dtype out")
+        raise UnsupportedArgument(
+            f"x_dtype={x_dtype!r} is not supported with x_format='sparse', whose rows are float32; "
+            "leave x_dtype out"
+        )
 
 
 def _of_named_owner(schema: Schema, key: Any, names: Sequence[str]) -> list[tuple[Kind, int, str]]:
@@ -416,7 +450,7 @@ def _of_owner(
 
 
 def _stored_names(owner: NodeType | EdgeType, name: str) -> list[str]:
-    """The tensors behind an attribute: itself, or all splits behind ``train_mask``."""
+    """Returns the stored tensors of an attribute; those of ``train_mask`` are all splits."""
     if name.endswith("_mask") and name.removesuffix("_mask") in SPLITS:
         return split_columns(owner) if isinstance(owner, NodeType) else []
     return [t.name for t in owner.tensors if t.name == name]

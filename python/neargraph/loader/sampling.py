@@ -1,7 +1,7 @@
-"""What loaders of sampled batches have in common: their options, and how they start.
+"""The base of loaders of sampled batches, and their common options.
 
-A loader says which seeds there are and what is sampled around them; all else is here. The
-invariant: an option has an effect or is refused, whatever the loader.
+A loader defines the seeds and the sampler; everything else is here. The invariant: in every loader
+an option has an effect or raises an error.
 """
 
 from collections.abc import Callable
@@ -25,6 +25,7 @@ from neargraph.loader.pipeline import Pipeline
 from neargraph.loader.ranks import Ranks, RanksLike
 from neargraph.loader.reading import Reading, ReadingLike
 from neargraph.loader.refused import refuse_unsupported
+from neargraph.loader.results import ReadingPlan, ReplayPlan
 from neargraph.loader.sampler import Attrs, NumpySampler, check_x
 from neargraph.loader.seeds import InputNodes, SeedPlan
 from neargraph.loader.workers import BatchSource, WorkerPool
@@ -33,7 +34,7 @@ from neargraph.schema import Schema
 
 refuse_inference_in_memory()
 
-# What DataLoader has for its processes, and what it does without.
+# The options of DataLoader for processes, and their defaults.
 _WORKER_OPTIONS: dict[str, Any] = {
     "multiprocessing_context": None,
     "persistent_workers": False,
@@ -45,7 +46,7 @@ _WORKER_OPTIONS: dict[str, Any] = {
 
 @dataclass(kw_only=True)
 class LoaderOptions:
-    """The options that all loaders of sampled batches take; `NeighborLoader` describes them."""
+    """The options of all loaders of sampled batches, as described by `NeighborLoader`."""
 
     batch_size: int = 1
     shuffle: bool = False
@@ -64,11 +65,11 @@ class LoaderOptions:
 
     @classmethod
     def take(cls, loader: str, given: dict[str, Any]) -> "LoaderOptions":
-        """Those of `given`, the keyword arguments that `loader` does not know itself.
+        """Returns the options in `given`, the keyword arguments that `loader` does not have itself.
 
         Raises:
-            TypeError: No loader has such an argument.
-            UnsupportedArgument: One asks for what is not there.
+            TypeError: An argument does not exist.
+            UnsupportedArgument: An argument is not supported.
         """
         names = {f.name for f in fields(cls)} - {"workers"}
         own = {name: given.pop(name) for name in names & given.keys()}
@@ -80,13 +81,13 @@ class LoaderOptions:
         self.pads = self.peers.pad is not False
 
     def rows(self, schema: Schema) -> tuple[dict[str, Any], torch.dtype | None]:
-        """What a sampler is told of rows, and what torch makes of ``x`` after that."""
+        """Returns the sampler's arguments for rows, and the dtype that torch converts ``x`` to."""
         x_read, x_cast = _split_x_dtype(schema, self.x_dtype)
         rows = {"attrs": self.attrs, "x_dtype": x_read, "x_format": self.x_format}
         return {**rows, "check_rows": self.reads.check_rows, "layout": self.reads.layout}, x_cast
 
     def plan(self, num_seeds: int) -> SeedPlan:
-        """The order of the seeds."""
+        """Returns the order of `num_seeds` seeds."""
         return SeedPlan(
             num_seeds=num_seeds,
             batch_size=self.batch_size,
@@ -100,7 +101,7 @@ class LoaderOptions:
 
 
 class SamplingLoader(EpochLoader):
-    """Batches that are sampled around seeds."""
+    """The base of loaders whose batches are sampled around seeds."""
 
     def __init__(self, data: Reader, options: LoaderOptions) -> None:
         _check_data(data)
@@ -114,7 +115,7 @@ class SamplingLoader(EpochLoader):
         collator: Collator,
         options: LoaderOptions,
     ) -> None:
-        """Starts to make batches of `sampler` around `inputs`."""
+        """Prepares the threads or processes that make the batches."""
         check_x(sampler.snapshot.schema, sampler.tensors, options.x_dtype)
         if options.num_workers:
             sampler.snapshot.share()
@@ -127,14 +128,14 @@ class SamplingLoader(EpochLoader):
 
     @property
     def data(self) -> NoReturn:
-        """PyG's ZipLoader asks for this.
+        """Not available. PyG's ZipLoader reads this attribute.
 
         Raises:
-            AttributeError: Always; says what to do instead.
+            AttributeError: Always.
         """
         raise AttributeError(
-            f"a {type(self).__name__} of neargraph makes whole batches and has no data for PyG's "
-            "ZipLoader; iterate over zip(first, second)"
+            f"{type(self).__name__} of neargraph has no attribute 'data', which PyG's ZipLoader "
+            "needs; iterate over zip(first, second)"
         )
 
     @property
@@ -142,10 +143,13 @@ class SamplingLoader(EpochLoader):
         """Seeds of a global batch."""
         return self._source.plan.batch_size
 
-    def chosen(self) -> dict[str, Any] | None:
-        """How rows are read ahead: policy, window, phases, rows in memory, expected reads and
-        bytes a batch; of compiled epochs how many take turns, and what of the memory is for what.
-        None before the first batch, or where nothing is read ahead."""
+    def chosen(self) -> ReadingPlan | ReplayPlan | None:
+        """Returns how batches are read, and the expected cost.
+
+        It is a `ReadingPlan` with look-ahead and a `ReplayPlan` with compiled epochs, which differ
+        in ``reading``. It is None before the first batch, without look-ahead, and with
+        `num_workers`.
+        """
         return self._pipeline.chosen() if self._pipeline is not None else None
 
     def _settings(self) -> dict[str, Any]:
@@ -165,26 +169,31 @@ class SamplingLoader(EpochLoader):
 def _check_data(data: Any) -> None:
     if not isinstance(data, Reader):
         raise TypeError(
-            "data must be what neargraph.open returns, or a snapshot of it, got "
+            "data must be a store from neargraph.open, or a snapshot of one, got "
             f"{type(data).__name__}; neargraph.from_pyg writes Data and HeteroData to a store"
         )
 
 
 def _take_workers(num_workers: int, given: dict[str, Any], loader: str) -> dict[str, Any]:
-    """What is given for processes; refuses it where there are none, and all that is not taken."""
+    """Returns the options for processes, and rejects all others.
+
+    Raises:
+        TypeError: An argument does not exist.
+        UnsupportedArgument: An argument is not supported, or has no effect without processes.
+    """
     workers = {k: given.pop(k) for k in _WORKER_OPTIONS if k in given}
     refuse_unsupported(given, loader)
     check_count("num_workers", num_workers, 0)
     if num_workers and given.get("filter_per_worker") is False:
         raise UnsupportedArgument(
-            "filter_per_worker=False reads rows in the main process; with num_workers each "
-            "process reads those of its batches; leave one of them out"
+            "filter_per_worker=False is not supported with num_workers=, as each process reads the "
+            "rows of its batches; leave one of them out"
         )
     for name, value in workers.items():
         if not num_workers and value != _WORKER_OPTIONS[name]:
             raise UnsupportedArgument(
-                f"{name}={value!r} is for processes, and num_workers is 0; leave it out, or give "
-                "num_workers"
+                f"{name}={value!r} has no effect with num_workers=0; leave it out, or give "
+                "num_workers="
             )
     return workers
 
@@ -192,12 +201,12 @@ def _take_workers(num_workers: int, given: dict[str, Any], loader: str) -> dict[
 def _split_x_dtype(
     schema: Schema, x_dtype: torch.dtype | str | None
 ) -> tuple[str | None, torch.dtype | None]:
-    """What the store reads ``x`` as, and what torch makes of it after that."""
+    """Returns the dtype that the store converts ``x`` to, and the one that torch converts it to."""
     if x_dtype is None:
         return None, None
     name = dtype_name(x_dtype)
     found = [t for owner in schema.node_types for t in owner.tensors if t.name == "x"]
-    # What the store cannot convert, such as integers, torch does.
+    # torch converts dtypes that the store cannot convert, such as integers.
     if isinstance(x_dtype, torch.dtype) and not all(t.is_number for t in found):
         return None, x_dtype
     if isinstance(x_dtype, torch.dtype) and name not in ("f32", "f16", "bf16"):

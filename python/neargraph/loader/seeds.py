@@ -1,7 +1,7 @@
-"""The seeds of a loader, in any of PyG's spellings.
+"""The seeds of a loader, in all spellings of PyG.
 
-Which of them stand in which batch is for the compiled core (`SeedPlan`): a pure function of (seed,
-epoch, batch), so that a resumed epoch, a worker and another rank agree.
+The compiled core (`SeedPlan`) assigns seeds to batches. This is a pure function of (seed, epoch,
+batch), so that a resumed epoch, a worker and another rank agree.
 """
 
 import hashlib
@@ -18,15 +18,20 @@ from neargraph.schema import NodeType
 from neargraph.splits import SPLITS, split_owner
 
 SeedPlan = _core.SeedPlan
-"""The order of `num_seeds` places and its cut into global batches of `batch_size`."""
+"""The order of `num_seeds` places, and their division into global batches of `batch_size`."""
 
 
 @dataclass(frozen=True)
 class InputNodes:
-    """The seeds of a loader: `ids` of one node type, or all its nodes but the `dead` ones.
+    """The seeds of a loader.
 
-    `by_node` tells that PyG's input_id is the node id (masks, splits) and not the place in `ids`;
-    `named` has other ones. `times` has the time of each seed, where that is not its node's.
+    Attributes:
+        node_type: Their node type.
+        ids: Their ids; None: all nodes of the type.
+        by_node: PyG's input_id is the node id (masks, splits), not the place in `ids`.
+        dead: Deleted nodes to leave out, if `ids` is None.
+        times: Times of the seeds, if they are not those of their nodes.
+        named: Values of input_id that a user gave.
     """
 
     node_type: NodeType
@@ -40,32 +45,33 @@ class InputNodes:
         return self.node_type.num_nodes_live if self.ids is None else len(self.ids)
 
     def core(self) -> _core.Inputs:
-        """The same for the compiled core."""
+        """Returns the seeds for the compiled core."""
         return _core.Inputs(self.node_type.index, self.ids, self.dead, self.times)
 
     def at(self, places: NDArray[np.int64]) -> _core.Inputs:
-        """Those at `places` alone."""
+        """Returns the seeds at `places` for the compiled core."""
         times = None if self.times is None else self.times[places]
         return _core.Inputs(self.node_type.index, self.nodes(places), None, times)
 
     def nodes(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Node ids at `places`."""
+        """Returns the node ids at `places`."""
         if self.ids is not None:
             return self.ids[places]
         if self.dead is None:
             return places
-        # Live nodes before each dead one: those at or below a place shift it by one each.
+        # The number of live nodes before each dead one. Each number that is at most a place shifts
+        # this place by one.
         before = self.dead - np.arange(len(self.dead))
         return places + np.searchsorted(before, places, side="right")
 
     def input_id(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """PyG's input_id at `places`."""
+        """Returns PyG's input_id at `places`."""
         if self.named is not None:
             return self.named[places]
         return self.nodes(places) if self.by_node else places
 
     def digest(self) -> str:
-        """A short text that differs where type or ids differ."""
+        """Returns a short text that differs if type, ids or times differ."""
         timed = "" if self.times is None else f":at:{digest_of(self.times)}"
         if self.ids is not None:
             return f"{self.node_type.name}:{len(self.ids)}:{digest_of(self.ids)}{timed}"
@@ -76,15 +82,15 @@ class InputNodes:
 
 
 def digest_of(ids: NDArray[np.int64]) -> str:
-    """A short text that differs where the numbers differ."""
+    """Returns a short text that differs if the numbers differ."""
     return hashlib.blake2b(np.ascontiguousarray(ids).data, digest_size=8).hexdigest()
 
 
 def with_given(inputs: InputNodes, *, times: Any = None, input_id: Any = None) -> InputNodes:
-    """The same seeds with what a user gives for each of them.
+    """Returns the seeds with times and input_id that a user gave.
 
     Raises:
-        ValueError: Not one for each seed.
+        ValueError: There is not one value per seed.
     """
     if times is not None:
         inputs = replace(inputs, times=one_for_each("input_time", times, len(inputs)))
@@ -94,35 +100,35 @@ def with_given(inputs: InputNodes, *, times: Any = None, input_id: Any = None) -
 
 
 def one_for_each(name: str, given: Any, count: int) -> NDArray[np.int64]:
-    """`given` as int64, one for each of `count` seeds.
+    """Returns `given` as int64, one for each of `count` seeds.
 
     Raises:
-        ValueError: It has another length, or holds no whole numbers.
+        ValueError: It has another length, or does not hold whole numbers.
     """
     array = np.asarray(given)
     if array.shape != (count,):
         raise ValueError(
-            f"{name} needs one value for each of {count} seeds, shape [{count}]; got shape "
+            f"{name} must have one value for each of {count} seeds, shape [{count}], got shape "
             f"{list(array.shape)}"
         )
     if array.dtype.kind not in "iu":
-        raise ValueError(f"{name} holds whole numbers (int64), got dtype {array.dtype}")
+        raise ValueError(f"{name} must hold whole numbers (int64), got dtype {array.dtype}")
     return np.ascontiguousarray(array, dtype=np.int64)
 
 
 def resolve_input_nodes(store: Reader, given: Any) -> InputNodes:
-    """Turns any of PyG's spellings of ``input_nodes`` into node type and ids.
+    """Returns the seeds for PyG's ``input_nodes``, in all its spellings.
 
     Args:
         store: The store or snapshot.
-        given: None (all nodes that are not deleted), ``"train"`` / ``"val"`` / ``"test"``, a node
-            type, ids [n] or a boolean mask [num_nodes] (NumPy, torch or list), or (node type, any
-            of these).
+        given: ``"train"`` / ``"val"`` / ``"test"``, a node type, ids [n] or a boolean mask
+            [num_nodes] (NumPy, torch or list), or (node type, any of these). None: all nodes that
+            are not deleted.
 
     Raises:
-        NameNotFound: No such node type or split.
+        NameNotFound: A node type or split does not exist.
         NodeOutOfRange: An id is out of range.
-        ValueError: A mask of the wrong length.
+        ValueError: A mask has the wrong length.
     """
     snap = store.snapshot()
     schema = snap.schema
@@ -145,13 +151,15 @@ def resolve_input_nodes(store: Reader, given: Any) -> InputNodes:
     if array.dtype == np.bool_:
         if array.shape != (owner.num_nodes,):
             raise ValueError(
-                f"a mask over {owner.name!r} has shape [{owner.num_nodes}], got {array.shape}"
+                f"a mask over nodes of type {owner.name!r} must have shape [{owner.num_nodes}], "
+                f"got {list(array.shape)}"
             )
         return InputNodes(owner, np.flatnonzero(array).astype(np.int64, copy=False), True)
     ids = as_ids(array)
     if len(ids) and not (ids.min() >= 0 and ids.max() < owner.num_nodes):
         bad = int(ids[(ids < 0) | (ids >= owner.num_nodes)][0])
         raise NodeOutOfRange(
-            f"input_nodes: id {bad} of {owner.name!r} is not in 0 ... {owner.num_nodes - 1}"
+            f"input_nodes: {bad} is not a node of type {owner.name!r}: expected 0 to "
+            f"{owner.num_nodes - 1}"
         )
     return InputNodes(owner, ids, False)

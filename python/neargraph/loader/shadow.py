@@ -26,7 +26,7 @@ class _Collator(WholeCollator):
 
     @property
     def _of_edges(self) -> set[str]:
-        """The names of what a batch has for each edge; all other tensors are of nodes."""
+        """The names of edge attributes; all other tensors belong to nodes."""
         columns = [meta.name for found in self._edge_columns.values() for meta in found]
         return {*columns, EDGE_TIME, WEIGHT_ATTR, "e_id"}
 
@@ -58,19 +58,22 @@ class _Collator(WholeCollator):
 class ShaDowKHopSampler(SamplingLoader):
     """Small subgraphs around roots, each with all edges between its nodes, as a `Batch` of graphs.
 
-    Each batch has ``x`` and the other node tensors [n, ...], ``y`` of the roots alone [r, ...],
-    ``edge_index`` [2, e], ``n_id`` [n], ``batch`` [n] and ``ptr`` [r + 1] (which root a node
-    belongs to), and ``root_n_id`` [r], the place of each root among the nodes. Several ranks repeat
-    roots to fill the last batch, and ``num_padding`` counts those at its end.
+    Each batch has:
+
+    - ``x`` and the other node tensors [n, ...], and ``y`` [r, ...] of the roots only
+    - ``edge_index`` [2, e], edge tensors [e, ...] and ``n_id`` [n]
+    - ``batch`` [n], the root of each node, and ``ptr`` [r + 1], the first node of each root
+    - ``root_n_id`` [r], the place of each root among the nodes
+    - ``num_padding``, if several ranks repeat roots at the end of the last batch
 
     Args:
-        data: The open store, or a snapshot, with one node type and one edge type.
+        data: The open store or a snapshot, with one node type and one edge type.
         depth: Hops of a subgraph.
-        num_neighbors: Neighbours that are drawn of each node and hop; -1 takes all.
-        node_idx: The roots, as of `NeighborLoader`'s ``input_nodes``; None takes all nodes.
+        num_neighbors: Neighbours per node and hop; -1 takes all.
+        node_idx: The roots, as `input_nodes` of `NeighborLoader`. None: all nodes.
         replace: Draw neighbours with replacement.
-        **options: As of `NeighborLoader`: `batch_size` (roots), `shuffle`, `seed`, `attrs`,
-            `transform`, `reading`, `rank`, `num_workers`, `device` and the others.
+        **options: As in `NeighborLoader`: `batch_size` (roots per batch), `shuffle`, `seed`,
+            `attrs`, `transform`, `reading`, `ranks`, `num_workers`, `device` and the others.
 
     Raises:
         UnsupportedArgument: The store has several types.
@@ -93,7 +96,7 @@ class ShaDowKHopSampler(SamplingLoader):
         super().__init__(data, given)
         check_count("depth", depth, 1)
         snapshot = data.snapshot()
-        only_edge_type(snapshot.schema, "a graph of which small parts are taken")
+        only_edge_type(snapshot.schema, type(self).__name__)
         rows, x_cast = given.rows(snapshot.schema)
         sampler = NumpySampler(
             snapshot,

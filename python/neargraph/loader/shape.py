@@ -1,7 +1,7 @@
-"""The shape of batches in PyG's words: disjoint subgraphs, times, and which edges a batch has.
+"""The shape of batches in PyG's terms: disjoint subgraphs, times, and the edges of a batch.
 
-What must not live here: how neighbours are chosen. The invariant: a combination that PyG refuses,
-or that the store has nothing for, is refused by name when a loader is made.
+What must not live here: how neighbours are chosen. The invariant: a combination that PyG rejects,
+or that the store lacks data for, raises an error with its name when a loader is created.
 """
 
 from collections.abc import Sequence
@@ -13,14 +13,14 @@ from neargraph.exceptions import NameNotFound, UnsupportedArgument
 from neargraph.schema import EdgeType, Schema
 
 TemporalStrategy = Literal["uniform", "last"]
-"""`temporal_strategy=` of loaders and samplers."""
+"""The values of `temporal_strategy=`."""
 SubgraphName = Literal["directional", "bidirectional", "induced"]
-"""`subgraph_type=` of loaders and samplers; PyG's enumeration is taken as well."""
+"""The values of `subgraph_type=`; those of PyG's enumeration are also valid."""
 
 EDGE_TIME = "edge_time"
-"""What batches call the time that neighbour lists carry."""
+"""The name of the times in neighbour lists."""
 PYG_TIME = "time"
-"""PyG's usual name of it, which `time_attr` takes as well."""
+"""PyG's usual name of them, which `time_attr` also accepts."""
 
 _EDGE_TIMES = (EDGE_TIME, PYG_TIME)
 _SUBGRAPHS = ("directional", "bidirectional", "induced")
@@ -29,42 +29,42 @@ _STRATEGIES = ("uniform", "last")
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """What a batch has beside the nodes that its hops reach.
+    """The shape of batches.
 
     Attributes:
-        disjoint: Each seed has a subgraph of its own.
-        times: ``"uniform"`` or ``"last"`` where sampling looks at times, else None.
-        node_times: By node type, the tensor of its times, where nodes have them; None where edges
-            do.
+        disjoint: Each seed has its own subgraph.
+        times: ``"uniform"`` or ``"last"`` if sampling is by time, else None.
+        node_times: The tensor with times by node type, if nodes have times; None if edges have
+            them.
         subgraph: PyG's `subgraph_type`.
-        columns: Batches carry times and weights of edges, or edges are chosen by their times. Else
-            two directions of which one alone has them can be joined.
+        columns: Batches have times and weights of edges, or edges are chosen by their times.
+            Otherwise, two directions of edges can be joined if only one has times or weights.
     """
 
     disjoint: bool = False
     times: str | None = None
     node_times: tuple[str | None, ...] | None = None
     subgraph: str = "directional"
-    # It shapes no batch, so fingerprints do not have it.
+    # It does not affect batches, so it is not part of fingerprints.
     columns: bool = field(default=True, repr=False)
 
     @property
     def is_plain(self) -> bool:
-        """Whether batches are neighbourhoods that share one subgraph, as drawn."""
+        """Whether batches are drawn neighbourhoods in one shared subgraph."""
         return self == Shape()
 
     @property
     def words(self) -> str:
-        """The same in words, for fingerprints."""
+        """The shape in words, for fingerprints."""
         return "" if self.is_plain else repr(self)
 
     def core(
         self, schema: Schema, snapshot: _core.Snapshot, spread: _core.Spread | None = None
     ) -> _core.Shape | None:
-        """The same for the compiled core, of batches that grow by `spread`; None for plain ones.
+        """Returns the shape for the compiled core; None for plain batches without `spread`.
 
         Raises:
-            UnsupportedArgument: Edges of a type cannot be turned round.
+            UnsupportedArgument: An edge type has no reverse for ``"bidirectional"``.
         """
         if self.is_plain and spread is None:
             return None
@@ -98,12 +98,12 @@ def resolve_shape(
     subgraph_type: Any = "directional",
     columns: bool = True,
 ) -> Shape:
-    """What PyG's arguments ask for; `columns` says whether batches carry times and weights.
+    """Returns the shape for PyG's arguments; `columns`: batches have times and weights of edges.
 
     Raises:
-        NameNotFound: Nothing in the store has times of that name.
-        UnsupportedArgument: An argument that has no effect.
-        ValueError: A value that PyG does not take.
+        NameNotFound: The store has no times of this name.
+        UnsupportedArgument: An argument has no effect, or the times are not valid.
+        ValueError: A value is not valid.
     """
     subgraph = getattr(subgraph_type, "value", subgraph_type)
     _check_choice("subgraph_type", subgraph, _SUBGRAPHS)
@@ -111,8 +111,8 @@ def resolve_shape(
     if time_attr is None:
         if temporal_strategy != "uniform":
             raise UnsupportedArgument(
-                f"temporal_strategy={temporal_strategy!r} has no effect without time_attr; name "
-                "the attribute that holds the times, or leave it out"
+                f"temporal_strategy={temporal_strategy!r} has no effect without time_attr=; name "
+                "the attribute with the times, or leave it out"
             )
         columns = columns or subgraph != "bidirectional"
         return Shape(disjoint=disjoint, subgraph=subgraph, columns=columns)
@@ -123,11 +123,16 @@ def resolve_shape(
 
 def _check_choice(name: str, value: Any, known: Sequence[str]) -> None:
     if value not in known:
-        raise ValueError(f"{name}={value!r} is not one of {', '.join(map(repr, known))}")
+        raise ValueError(f"{name}={value!r} is not valid: expected {', '.join(map(repr, known))}")
 
 
 def _node_times(schema: Schema, name: str) -> tuple[str | None, ...] | None:
-    """By node type, whether a tensor `name` holds its times; None if edges have the times."""
+    """Returns the tensor with times by node type; None if edges have the times.
+
+    Raises:
+        NameNotFound: Neither nodes nor edges have times of this name.
+        UnsupportedArgument: The times are not valid, or the name is ambiguous.
+    """
     found = [
         next((t for t in owner.tensors if t.name == name), None) for owner in schema.node_types
     ]
@@ -136,13 +141,13 @@ def _node_times(schema: Schema, name: str) -> tuple[str | None, ...] | None:
         wrong = [t for t in found if t is not None and (t.dtype != "i64" or t.num_columns != 1)]
         if wrong:
             raise UnsupportedArgument(
-                f"time_attr={name!r}: times are one int64 for each node, and this tensor has "
+                f"time_attr={name!r} is not valid: expected a tensor with one int64 per node, got "
                 f"dtype {wrong[0].dtype} and rows of shape {list(wrong[0].shape)}"
             )
         if timed and name in _EDGE_TIMES:
             raise UnsupportedArgument(
-                f"time_attr={name!r} is the name of a node tensor, and edge types "
-                f"{[t.triple for t in timed]} have times, too; store the times of the nodes under "
+                f"time_attr={name!r} is ambiguous: it is a node tensor, and edge types "
+                f"{[t.triple for t in timed]} also have times; store the times of the nodes under "
                 "another name"
             )
         return tuple(None if t is None else name for t in found)
@@ -150,30 +155,30 @@ def _node_times(schema: Schema, name: str) -> tuple[str | None, ...] | None:
     of_edges = sorted({t.name for owner in schema.edge_types for t in owner.tensors})
     if name in _EDGE_TIMES and timed and name in of_edges:
         raise UnsupportedArgument(
-            f"time_attr={name!r} is the name of an edge tensor, which edges are not sampled by, "
-            f"and edge types {[t.triple for t in timed]} have a time beside it; to sample by that "
-            f"give time_attr={EDGE_TIME if name == PYG_TIME else PYG_TIME!r}"
+            f"time_attr={name!r} is the name of an edge tensor, and edges cannot be sampled by a "
+            f"tensor; to sample by the times of edge types {[t.triple for t in timed]}, give "
+            f"time_attr={EDGE_TIME if name == PYG_TIME else PYG_TIME!r}"
         )
     if name in _EDGE_TIMES and timed:
         return None
     kept = f"; edge types with times: {[t.triple for t in timed]}" if timed else ""
     raise NameNotFound(
         f"time_attr={name!r} is neither a node tensor nor the time of edges (node tensors: "
-        f"{of_nodes}; edge tensors: {of_edges}{kept}). Edges have a time if they are imported with "
-        "one: from PyG data the attribute edge_time or time, one whole number for each edge"
+        f"{of_nodes}; edge tensors: {of_edges}{kept}); to give edges a time, import them with one: "
+        "in PyG data the attribute edge_time or time, one whole number per edge"
     )
 
 
 def turned_round(schema: Schema, edge_type: EdgeType, columns: bool = True) -> EdgeType:
-    """The edge type that the edges of `edge_type` belong to in the other direction.
+    """Returns the edge type of the reverse of edges of `edge_type`.
 
-    That is ``rev_`` of its relation where there is one, the type itself where it joins a node type
-    with itself, and else the only type that joins the two the other way, unless its name says that
-    it is the other direction of a third type.
+    It is the first of these that exists: the type whose name says so (`reverse_by_name`); the type
+    itself, if it joins a node type with itself; the only type from its destination to its source,
+    unless that is by name the reverse of a third type.
 
     Raises:
-        UnsupportedArgument: There is none; or `columns` matter, and edges have times or weights in
-            one direction alone.
+        UnsupportedArgument: It does not exist, or `columns` is True and only one of the two has
+            times or weights.
     """
     found = reverse_by_name(schema, edge_type)
     if found is None:
@@ -190,16 +195,18 @@ def turned_round(schema: Schema, edge_type: EdgeType, columns: bool = True) -> E
             having, lacking = (edge_type, found) if one else (found, edge_type)
             raise UnsupportedArgument(
                 f"subgraph_type='bidirectional' joins {having.triple!r}, whose edges have {what}, "
-                f"with {lacking.triple!r}, whose edges have none; import both with their {what}, "
-                "or use subgraph_type='directional'"
+                f"with {lacking.triple!r}, whose edges have none; import both with {what}, or use "
+                "subgraph_type='directional'"
             )
     return found
 
 
 def reverse_by_name(schema: Schema, edge_type: EdgeType) -> EdgeType | None:
-    """The other direction of `edge_type` as names say it: ``rev_`` and its relation, or the
-    relation behind its own ``rev_``, or the same relation; None where there is none, or where that
-    is by preference the other direction of a third type."""
+    """Returns the reverse of `edge_type` by name, or None.
+
+    Its relation is ``rev_`` and the relation of `edge_type`, or that relation without its ``rev_``,
+    or the same relation. The result is None if by this rule it is the reverse of a third type.
+    """
     found = _named_other(schema, edge_type)
     mutual = found is not None and _named_other(schema, found) == edge_type
     return found if mutual else None
@@ -230,9 +237,9 @@ def _only_other_way(schema: Schema, edge_type: EdgeType) -> EdgeType:
         return others[0]
     there = f"this store has {len(others)} from {edge_type.destination!r} to {edge_type.source!r}"
     if named is not None:
-        there = f"{others[0].triple!r} is the other direction of {named.triple!r}"
+        there = f"{others[0].triple!r} is the reverse of {named.triple!r}"
     raise UnsupportedArgument(
-        f"subgraph_type='bidirectional' needs an edge type that holds {edge_type.triple!r} the "
-        f"other way, and {there}; import 'rev_{edge_type.relation}' and give it fanouts, or use "
-        "subgraph_type='directional'"
+        "subgraph_type='bidirectional' needs an edge type with the reverse of "
+        f"{edge_type.triple!r}, and {there}; import 'rev_{edge_type.relation}' and give it "
+        "fanouts, or use subgraph_type='directional'"
     )

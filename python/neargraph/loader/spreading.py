@@ -1,8 +1,8 @@
-"""Samplers around links, and samplers whose batches grow otherwise than by hops or are drawn.
+"""Samplers around links, and samplers whose batches do not grow by hops.
 
-Each class says what the compiled core is asked for, and nothing else. The invariant: they are
-`NumpySampler`s, so that pipelines, processes and checks treat them alike, and they hold only
-what can be pickled: objects of the core are made again in each process.
+Each class only describes the work for the compiled core. The invariant: they are `NumpySampler`s,
+so that pipelines, processes and checks treat them alike. They hold only objects that can be
+pickled; each process makes the objects of the core again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,9 +25,9 @@ class LinkSampler(NumpySampler):
 
     Args:
         store: The open store, or a snapshot.
-        fanouts: As of `NumpySampler`.
-        links: (edge type, negatives, whether they are given by number); None samples around nodes.
-        **how: As of `NumpySampler`.
+        fanouts: As in `NumpySampler`.
+        links: (edge type, negatives, whether links are edge numbers); None samples around nodes.
+        **how: As in `NumpySampler`.
     """
 
     def __init__(self, store: Reader, fanouts: Any, *, links: Joined | None, **how: Any) -> None:
@@ -36,19 +36,19 @@ class LinkSampler(NumpySampler):
         super().__init__(store, fanouts, **how)
 
     def _links(self) -> _core.Links | None:
-        # Degrees of all nodes are read for it, so that each process makes it once.
+        # This reads the degrees of all nodes, so each process does it once.
         if self._joined is not None and self._made_links is None:
             self._made_links = _core.Links(self.snapshot.version, *self._joined)
         return self._made_links
 
     @property
     def is_compilable(self) -> bool:
-        """Never: epochs are compiled of hops around nodes."""
+        """Always False: only batches that grow by hops around nodes are compiled."""
         return False
 
     @property
     def num_edges(self) -> int:
-        """How many edges there are, where links are given by number."""
+        """Number of edges, if links are edge numbers; else 0."""
         links = self._links()
         return 0 if links is None else links.num_edges or 0
 
@@ -57,16 +57,16 @@ class LinkSampler(NumpySampler):
 
 
 class SpreadSampler(LinkSampler):
-    """A sampler without hops of neighbours.
+    """A sampler whose batches do not grow by hops.
 
     Args:
         store: The open store, or a snapshot.
         spread: How batches grow from their seeds: the name of a constructor of `_core.Spread` and
-            what it takes. None leaves the seeds.
-        roots: (how, count, edge type) of seeds that are drawn.
-        links: (edge type, negatives, whether they are given by number) of seeds that are links.
+            its arguments. None: batches are the seeds.
+        roots: (how, count, edge type) of drawn seeds.
+        links: (edge type, negatives, whether links are edge numbers) of links as seeds.
         induced: Batches have all edges between their nodes.
-        **how: `seed`, `attrs`, `x_dtype` and the others that say which rows are read.
+        **how: `seed`, `attrs`, `x_dtype` and the other settings of rows.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class SpreadSampler(LinkSampler):
     def _spread(self) -> _core.Spread | None:
         if self._grows is None:
             return None
-        # What the core makes cannot be pickled, and this is made in no time.
+        # Objects of the core cannot be pickled, and this one is cheap.
         name, *given = self._grows
         made: _core.Spread = getattr(_core.Spread, name)(*given)
         return made
@@ -102,14 +102,14 @@ class SpreadSampler(LinkSampler):
 
 
 def only_edge_type(schema: Schema, what: str) -> EdgeType:
-    """The edge type that subgraphs grow over: it joins a node type with itself.
+    """Returns the only edge type of a store, for `what`, a loader that supports no others.
 
     Raises:
-        UnsupportedArgument: It does not, or the store has several types.
+        UnsupportedArgument: The store has several types.
     """
     if not schema.is_homogeneous:
         raise UnsupportedArgument(
-            f"{what} has one node type and one edge type, this store has "
+            f"{what} needs a store with one node type and one edge type, got "
             f"{len(schema.node_types)} and {len(schema.edge_types)}; use NeighborLoader or "
             "HGTLoader"
         )
@@ -117,10 +117,10 @@ def only_edge_type(schema: Schema, what: str) -> EdgeType:
 
 
 def path_of(schema: Schema, names: Sequence[Any] | Any) -> list[EdgeType]:
-    """The edge types of a walk: one name, or a list of them (PyG's metapath).
+    """Returns the edge types of a walk, from one name or a list of names (PyG's metapath).
 
-    A step leads from a node to a source of its list, so that the steps of the walk user, item, user
-    over ("user", "buys", "item") are its reverse and itself.
+    A step goes from a node to a source in its list. So the walk user, item, user over ("user",
+    "buys", "item") takes first the reverse of this type, then the type itself.
     """
     is_one = isinstance(names, str) or (
         isinstance(names, tuple) and all(isinstance(part, str) for part in names)
@@ -130,17 +130,17 @@ def path_of(schema: Schema, names: Sequence[Any] | Any) -> list[EdgeType]:
 
 
 def counts_by_type(schema: Schema, given: Any) -> list[list[int]]:
-    """Numbers by node type and layer, from a list for all types or a dictionary.
+    """Returns counts by node type and layer, from one list for all types or a dictionary.
 
     Raises:
-        ValueError: Lists of different lengths, or numbers below 0.
-        NameNotFound: No such node type.
+        ValueError: Lists have different lengths, or a count is negative.
+        NameNotFound: A node type does not exist.
     """
     counts = given.values() if isinstance(given, Mapping) else [given]
     if not all(isinstance(one, list | tuple) for one in counts):
         raise ValueError(
-            f"num_samples is a list with a number for each layer, or a dictionary of them by node "
-            f"type; got {given!r}"
+            "num_samples must be a list with one count per layer, or a dictionary of such lists by "
+            f"node type, got {given!r}"
         )
     if isinstance(given, Mapping):
         known = {schema.node_type(name).index: list(counts) for name, counts in given.items()}
@@ -149,9 +149,12 @@ def counts_by_type(schema: Schema, given: Any) -> list[list[int]]:
     else:
         lists = [list(given) for _ in schema.node_types]
     if len({len(counts) for counts in lists}) != 1 or not lists[0]:
-        raise ValueError(f"num_samples needs one number for each layer and type, got {given!r}")
+        raise ValueError(
+            "num_samples must have at least one layer, and equally many for all node types, got "
+            f"{given!r}"
+        )
     for count in (count for counts in lists for count in counts):
         is_whole = isinstance(count, int | np.integer) and not isinstance(count, bool)
         if not is_whole or not 0 <= count < 2**32:
-            raise ValueError(f"num_samples holds counts from 0 on, got {count!r}")
+            raise ValueError(f"num_samples must hold counts from 0 to 2^32 - 1, got {count!r}")
     return lists

@@ -1,12 +1,12 @@
-"""Where a loader stands, as plain data that json and torch.save take.
+"""The position of a loader, as plain data for JSON and `torch.save`.
 
-A state counts batches handed to the caller, not those prefetched, and carries the settings that
-decide what the batches are. The invariant: a state is taken only by a loader that would have
-produced the same batches.
+A state counts the batches that the consumer has received, not those made ahead. It also has the
+settings that determine the batches. The invariant: only a loader with the same batches accepts it.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict
 
 from neargraph.exceptions import StateMismatch
 
@@ -15,14 +15,30 @@ _FORMAT = 1
 
 @dataclass
 class Position:
-    """The next batch to hand over."""
+    """An epoch, and the number of its batches that the consumer has received."""
 
     epoch: int = 0
     batches: int = 0
 
 
-def dump_state(position: Position, fingerprint: dict[str, Any]) -> dict[str, Any]:
-    """The state of a loader at `position`."""
+class LoaderState(TypedDict):
+    """The state of a loader.
+
+    Attributes:
+        format: Version of this format.
+        epoch: Number of the epoch.
+        batches: Batches of the epoch that the consumer has received.
+        fingerprint: Settings that determine the batches, and the fingerprint of the store.
+    """
+
+    format: int
+    epoch: int
+    batches: int
+    fingerprint: dict[str, Any]
+
+
+def dump_state(position: Position, fingerprint: dict[str, Any]) -> LoaderState:
+    """Returns the state of a loader at `position`."""
     return {
         "format": _FORMAT,
         "epoch": position.epoch,
@@ -31,23 +47,29 @@ def dump_state(position: Position, fingerprint: dict[str, Any]) -> dict[str, Any
     }
 
 
-def load_state(state: dict[str, Any], fingerprint: dict[str, Any], steps: int) -> Position:
-    """The position in `state`, if it was saved under the same settings; an epoch has `steps`.
+def load_state(state: Mapping[str, Any], fingerprint: dict[str, Any], steps: int) -> Position:
+    """Returns the position in `state`, for a loader whose epochs have `steps` batches.
 
     Raises:
-        StateMismatch: Another format, or a setting differs; the message names it.
+        StateMismatch: The format or a setting differs; the message names it.
     """
     if not isinstance(state, dict) or state.get("format") != _FORMAT:
-        raise StateMismatch(f"not a loader state of format {_FORMAT}: {str(state)[:80]}")
+        raise StateMismatch(
+            f"the state is not valid: expected one of format {_FORMAT} from state_dict(), got "
+            f"{str(state)[:80]}"
+        )
     saved = state.get("fingerprint", {})
     for field, ours in fingerprint.items():
         theirs = saved.get(field)
         if theirs != ours:
             raise StateMismatch(
-                f"the state was saved with {field} = {theirs!r}, this loader has {ours!r}; "
-                f"build the loader with the same {field}, or start the epoch anew"
+                f"the state was saved with {field} = {theirs!r}, and this loader has {ours!r}; "
+                f"create the loader with the same {field}, or start the epoch from the beginning"
             )
     position = Position(int(state["epoch"]), int(state["batches"]))
     if position.epoch < 0 or not 0 <= position.batches <= steps:
-        raise StateMismatch(f"an epoch has {steps} batches, the state stands at {position}")
+        raise StateMismatch(
+            f"the state is at epoch {position.epoch}, batch {position.batches}, and an epoch has "
+            f"{steps} batches; load a state that state_dict() returned"
+        )
     return position

@@ -1,6 +1,6 @@
-"""Checks of what was compiled from a store and lies in it: epoch files and direct layouts.
+"""Checks of the compiled files in a store: epochs and direct layouts.
 
-The invariant: every file is read, or named among those that were not.
+The invariant: every file is either read, or listed among those that were not checked.
 """
 
 import time
@@ -15,30 +15,31 @@ from neargraph.loader.direct import list_direct
 from neargraph.reader import Version
 
 Progress = Callable[[str, int, int], None]
-"""Called with a phase, and how much of how much of it is done."""
+"""Called with (phase, done, total)."""
 
-Report = dict[str, Any]
+_Report = dict[str, Any]
 
 
 def verify_compiled(
-    report: Report,
+    report: _Report,
     path: str | Path,
     snapshot: Version | None,
     progress: Progress,
     bytes_per_s: int | None = None,
 ) -> None:
-    """Reads all files below ``STORE/compiled`` and adds what is wrong with them to a report.
+    """Reads all files below ``STORE/compiled`` and adds the findings to a report.
 
-    It adds ``compiled_epochs`` and ``direct_layouts`` (how many were read), ``not_checked`` (files,
-    each with the reason), and to ``problems`` each damage with file and place.
+    It adds ``compiled_epochs`` and ``direct_layouts`` (numbers of files read) and ``not_checked``
+    (files with reasons). It appends each damage with file and place to ``problems``, and updates
+    ``ok``.
 
     Args:
-        report: Of the store itself, with ``ok``.
-        path: The store.
-        snapshot: Its newest version, which direct layouts are compared with; None where it is
-            damaged, so that they cannot be.
-        progress: Called with a phase, and how much of how much of it is done.
-        bytes_per_s: Read at most so much.
+        report: The report about the store itself, with ``ok``.
+        path: Path of the store.
+        snapshot: The newest version, which direct layouts are compared with. None: the store is
+            damaged, and direct layouts are not checked.
+        progress: Called with (phase, done, total).
+        bytes_per_s: Maximum rate of reading. None: no limit.
     """
     directory = Path(path) / "compiled"
     if not directory.is_dir():
@@ -50,12 +51,12 @@ def verify_compiled(
     _verify_epochs(directory, report, pace)
     _verify_direct(directory, snapshot, report, pace)
     for partial in sorted(directory.glob("*.partial")):
-        what = "a compilation of it goes on or was killed; the next one of that name replaces it"
+        what = "unfinished: `neargraph compile` is running or was killed; the next run replaces it"
         report["not_checked"].append({"file": f"compiled/{partial.name}", "what": what})
     report["ok"] = report["ok"] and len(problems) == before
 
 
-def _verify_epochs(directory: Path, report: Report, pace: "_Pace") -> None:
+def _verify_epochs(directory: Path, report: _Report, pace: "_Pace") -> None:
     sets: dict[tuple[tuple[int, int], Any], dict[int, str]] = {}
     for name in sorted(entry.name for entry in directory.glob(f"*{SUFFIX}")):
         file = f"compiled/{name}"
@@ -80,7 +81,7 @@ def _verify_epochs(directory: Path, report: Report, pace: "_Pace") -> None:
 
 
 def _missing(epochs: range, found: dict[int, str]) -> Iterator[dict[str, Any]]:
-    """Epochs that were compiled together with those found, and are not there."""
+    """Yields a problem for each epoch of a set that is missing."""
     name = min(found.values())
     for epoch in epochs:
         if epoch not in found:
@@ -90,7 +91,7 @@ def _missing(epochs: range, found: dict[int, str]) -> Iterator[dict[str, Any]]:
 
 
 def _verify_direct(
-    directory: Path, snapshot: Version | None, report: Report, pace: "_Pace"
+    directory: Path, snapshot: Version | None, report: _Report, pace: "_Pace"
 ) -> None:
     wanted = "" if snapshot is None else snapshot.fingerprint
     for facts in list_direct(directory.parent, wanted):
@@ -98,8 +99,8 @@ def _verify_direct(
         if "problem" in facts:
             report["problems"].append({"file": file, "what": facts["problem"]})
         elif snapshot is None or not facts["is_current"]:
-            why = "the store is damaged" if snapshot is None else "it is of another version"
-            report["not_checked"].append({"file": file, "what": f"only its head: {why}"})
+            why = "the store is damaged" if snapshot is None else "it belongs to another version"
+            report["not_checked"].append({"file": file, "what": f"only the head is checked: {why}"})
         else:
             report["direct_layouts"] += 1
             done = pace.of("direct", directory / facts["file"])
@@ -110,13 +111,13 @@ def _verify_direct(
 
 
 class _Pace:
-    """Progress that waits where reading is ahead of a rate."""
+    """Progress that waits if reading is faster than a given rate."""
 
     def __init__(self, progress: Progress, bytes_per_s: int | None) -> None:
         self._progress, self._bytes_per_s = progress, bytes_per_s
 
     def of(self, phase: str, file: Path) -> Callable[[int, int], None]:
-        """What is called with how much of how much of a file is read."""
+        """Returns the function to call with (done, total) for a file."""
         size, begin = file.stat().st_size, time.monotonic()
 
         def call(done: int, total: int) -> None:

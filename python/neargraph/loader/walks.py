@@ -1,7 +1,7 @@
-"""Random walks over a store, uniform, biased as in node2vec, or along a path of edge types.
+"""Random walks over a store: uniform, biased as in node2vec, or along a path of edge types.
 
-No torch anywhere. The invariant: a walk is a pure function of (store, path, p, q, seed, stream, its
-place among the starts).
+This module does not need torch. The invariant: a walk is a pure function of (store, path, p, q,
+seed, stream, place among the starts).
 """
 
 from collections.abc import Sequence
@@ -20,23 +20,25 @@ from neargraph.reader import Reader
 class RandomWalkSampler:
     """Random walks (node2vec: Grover and Leskovec, KDD 2016; metapath2vec: Dong et al., KDD 2017).
 
-    A step leads from a node to one of its in-neighbours, as all sampling does; name a reverse that
-    the store keeps to follow edges forwards.
+    A step goes from a node to one of its in-neighbours, as in all sampling. To follow edges
+    forwards, name a reverse that the store keeps.
 
     Args:
-        store: The open store, or a snapshot. The sampler stays at the commit that is the newest
-            when it is made.
-        walk_length: Steps of a walk.
-        p: Return parameter of node2vec: going back to the node before has weight 1 / p.
-        q: In-out parameter of node2vec: a node that is not adjacent to the node before has weight
-            1 / q. With p = q = 1 walks are uniform.
-        path: The edge types of the steps, over and over: one, or a list that ends at the node type
-            at which it begins; None where there is one edge type.
-        seed: Seed of all draws.
+        store: The open store or a snapshot. The sampler is pinned to the commit that is current
+            when it is created.
+        walk_length: Steps per walk.
+        p: Return parameter of node2vec: a return to the previous node has weight 1 / p.
+        q: In-out parameter of node2vec: a node that is not adjacent to the previous node has weight
+            1 / q. With p = q = 1, walks are uniform.
+        path: The edge types of the steps, which repeat: one name, or a list that ends at the node
+            type where it begins. None: the only edge type.
+        seed: Random seed of all draws, from 0 to 2^64 - 1.
 
     Raises:
-        NameNotFound: No such edge type.
-        UnsupportedArgument: Steps do not follow each other; or p and q with several edge types.
+        NameNotFound: An edge type does not exist.
+        UnsupportedArgument: The steps of `path` are not consecutive, or `p` and `q` are given with
+            several edge types.
+        ValueError: A number is not valid.
 
     Example:
         >>> walks = ng.RandomWalkSampler(store, 20, p=0.25, q=4.0, seed=7)
@@ -67,26 +69,25 @@ class RandomWalkSampler:
         self._sampler = SpreadSampler(self.snapshot, seed=seed, attrs=(), induced=False)
 
     def sample(self, ids: Any, *, stream: int = 0) -> NDArray[np.int64]:
-        """Walks from `ids`: row i begins at the i-th of them.
+        """Returns a walk from each of `ids`.
 
-        A repeated id has another walk at each place. A walk along one edge type stays at a node
-        without in-neighbours; along several it ends there, and the rest of its row is -1.
+        Each occurrence of a repeated id has its own walk. At a node without in-neighbours, a walk
+        along one edge type stays, and a walk along several ends; the rest of its row is -1.
 
         Args:
-            ids: Where walks begin, as of `NeighborLoader`'s ``input_nodes``. Plain ids, a mask and
-                None are nodes of the type at which the path begins: the destination of its first
-                edge type.
-            stream: Another one has other walks.
+            ids: The starts, as `input_nodes` of `NeighborLoader`. Plain ids, a mask and None are
+                nodes of the type where the path begins, the destination of its first edge type.
+            stream: Number that, with the seed, determines the draws.
 
         Returns:
-            Node ids, int64 [n, walk_length + 1]. Column 0 has the starts; column k has nodes of the
-            source type of the k-th step, in the ids of that type.
+            Node ids, int64 [n, walk_length + 1]. Column 0 has the starts. Column k has nodes of the
+            source type of step k, by their ids in this type.
 
         Raises:
             NodeOutOfRange: An id is out of range.
-            UnsupportedArgument: Nodes of another type than that at which the path begins.
+            UnsupportedArgument: The path begins at another node type.
             ValueError: `stream` is not in 0 ... 2^64 - 1.
-            BudgetTooSmall: The walks do not fit the memory budget.
+            BudgetTooSmall: The walks do not fit into the memory budget.
 
         Example:
             >>> shop = ng.RandomWalkSampler(store, 4, path=["buys", "rev_buys"])
@@ -99,7 +100,8 @@ class RandomWalkSampler:
         inputs = resolve_input_nodes(self.snapshot, given)
         if inputs.node_type.name != self._start:
             raise UnsupportedArgument(
-                f"walks begin at nodes of type {self._start!r}, got {inputs.node_type.name!r}"
+                f"walks along this path begin at nodes of type {self._start!r}, got nodes of type "
+                f"{inputs.node_type.name!r}"
             )
         starts = inputs.nodes(np.arange(len(inputs), dtype=np.int64))
         core = self._sampler.core

@@ -1,4 +1,4 @@
-"""Batches of whole parts of a graph, in which no node is a seed."""
+"""Batches of whole parts of a graph, which have no seeds."""
 
 from typing import Any
 
@@ -10,10 +10,10 @@ from neargraph.loader.ranks import Ranks
 
 
 class WholeCollator(Collator):
-    """Leaves out what is said of seeds, but for how many of them only fill the batch."""
+    """Leaves out the attributes of seeds, except the number of repeated ones."""
 
     def __call__(self, batch: MiniBatch) -> Any:
-        """The PyG object of `batch`."""
+        """Returns the PyG object of `batch`."""
         data = self.graph(batch)
         if batch.num_padding:
             data.num_padding = batch.num_padding
@@ -21,24 +21,26 @@ class WholeCollator(Collator):
 
 
 def check_parts(num_parts: Any, num_nodes: int) -> None:
-    """Refuses a number of parts that nodes cannot be divided into.
+    """Checks the number of parts that nodes are divided into.
 
     Raises:
         ValueError: It is not a whole number from 1 to the number of nodes.
     """
     check_count("num_parts", num_parts, 1)
     if num_parts > max(1, num_nodes):
-        raise ValueError(f"num_parts must be in 1 ... {num_nodes} nodes, got {num_parts}")
+        raise ValueError(
+            f"num_parts={num_parts} is not valid: the store has only {num_nodes} nodes to divide"
+        )
 
 
 def refuse_pad(ranks: Ranks) -> None:
-    """Refuses ``pad=True`` where an epoch has each node at most once.
+    """Rejects ``pad=True`` for loaders whose epochs contain each node at most once.
 
     Raises:
-        UnsupportedArgument: It is there.
+        UnsupportedArgument: `ranks` has ``pad=True``.
     """
     if ranks.pad:
         raise UnsupportedArgument(
-            "pad=True would repeat nodes of this epoch, which has each at most once; leave it out "
-            "(several ranks leave a smaller last batch out)"
+            "pad=True would repeat nodes, and an epoch of this loader contains each node at most "
+            "once; leave it out (several ranks drop a smaller last batch)"
         )

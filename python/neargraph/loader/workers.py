@@ -1,7 +1,7 @@
-"""Batches made in torch DataLoader workers.
+"""Batches made in workers of torch's DataLoader.
 
-Threads are the usual way, workers are for transforms that need processes. A worker samples the
-batches that it is asked for by number, so the result is the same as in the main process.
+Threads are the default. Workers are for transforms that need processes. A worker samples batches by
+number, so the result is the same as in the main process.
 """
 
 from collections.abc import Callable, Iterator
@@ -18,7 +18,7 @@ from neargraph.loader.seeds import InputNodes, SeedPlan
 
 @dataclass
 class BatchSource(Dataset[Any]):
-    """Batches by (epoch, number); what a worker process gets."""
+    """Batches by (epoch, number). Each worker process receives a copy."""
 
     sampler: NumpySampler
     inputs: InputNodes
@@ -30,13 +30,13 @@ class BatchSource(Dataset[Any]):
         return self.finish(self.sampler.fetch(self.inputs, self.plan, *key))
 
     def finish(self, batch: Any) -> Any:
-        """The PyG object of a mini-batch, transformed."""
+        """Returns the PyG object of a mini-batch, transformed."""
         data = self.collator(batch)
         return data if self.transform is None else self.transform(data)
 
 
 class _Order(torch.utils.data.Sampler[tuple[int, int]]):
-    """The batch numbers of the pass that is about to start."""
+    """The batch numbers of the next epoch."""
 
     def __init__(self, steps: int) -> None:
         self._steps = steps
@@ -52,7 +52,7 @@ class _Order(torch.utils.data.Sampler[tuple[int, int]]):
 
 
 class WorkerPool:
-    """The DataLoader over a `BatchSource`; with persistent workers it lives for many epochs."""
+    """The DataLoader over a `BatchSource`. Persistent workers stay for many epochs."""
 
     def __init__(self, source: BatchSource, num_workers: int, options: dict[str, Any]) -> None:
         self._order = _Order(source.plan.steps)
@@ -66,7 +66,7 @@ class WorkerPool:
         )
 
     def run(self, epoch: int, first: int) -> Iterator[Any]:
-        """Batches `first` ... of an epoch, in order."""
+        """Returns an iterator over the batches of an epoch from `first` on, in order."""
         self._order.epoch, self._order.first = epoch, first
         return iter(self._loader)
 

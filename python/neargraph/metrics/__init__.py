@@ -1,5 +1,6 @@
-"""Metrics of predictions, streamed over batches, and rankings of all items. Needs torch and
-torchmetrics.
+"""Metrics of predictions, computed over batches, and rankings of all items.
+
+This package needs torch and torchmetrics.
 """
 
 from neargraph._optional import torch_for
@@ -12,7 +13,8 @@ try:
     import torchmetrics  # noqa: F401
 except ImportError as missing:
     raise MissingDependency(
-        f"metrics need torchmetrics ({missing.name} is missing): pip install 'neargraph[train]'"
+        f"neargraph.metrics needs torchmetrics ({missing.name} is missing): "
+        "pip install 'neargraph[train]'"
     ) from missing
 
 from .all_items import RankingTable, rank_all_items

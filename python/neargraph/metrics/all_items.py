@@ -1,8 +1,8 @@
-"""Ranking every item for every user, without the matrix of scores.
+"""Ranking of all items for each user, without the complete matrix of scores.
 
-Scores are made in blocks of users by items, and the best K of each block are merged into the best
-so far. Ties: of items with equal scores the one with the lower id comes first. The invariant: the
-result does not depend on the size of blocks beyond the rounding of products, and memory is bounded.
+Scores are computed in blocks of users by items. The best K of a block are merged into the best so
+far. Of items with equal scores, the one with the lower id comes first. The invariant: the result
+does not depend on the size of blocks, except for the rounding of products, and memory is bounded.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,14 +18,14 @@ from neargraph.exceptions import UnsupportedArgument
 from neargraph.units import parse_bytes
 
 _METRICS = ("recall@K", "ndcg@K", "hits@K", "precision@K", "mrr@K")
-# A score, its key, and what selecting the best takes.
+# A score, its key, and the memory for selecting the best.
 _BYTES_PER_SCORE = 32
-# An item that was seen, its key, and what sorting takes.
+# An item that was seen, its key, and the memory for sorting.
 _BYTES_PER_SEEN = 64
 
 
 class _Rows(Protocol):
-    """A table whose rows are read in ranges: a tensor, an array, a mapped file."""
+    """A table whose rows are read in ranges: a tensor, an array or a mapped file."""
 
     @property
     def shape(self) -> Any: ...
@@ -35,7 +35,11 @@ class _Rows(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RankingTable:
-    """Items of each user as CSR: those of user u are ``items[indptr[u]:indptr[u + 1]]``.
+    """Items of each user in CSR form: those of user u are ``items[indptr[u]:indptr[u + 1]]``.
+
+    Attributes:
+        indptr: First item of each user and the end of the last, int64 [num_users + 1].
+        items: Item ids, int64 [n].
 
     Example:
         >>> RankingTable.of([[4], [], [2, 0]]).items.tolist()
@@ -47,7 +51,7 @@ class RankingTable:
 
     @staticmethod
     def of(lists: Sequence[Sequence[int]]) -> "RankingTable":
-        """The table of one list of items per user; an item twice is once."""
+        """Returns the table of one list of items per user. Repeated items count once."""
         unique = [sorted(set(items)) for items in lists]
         lengths = np.array([0, *map(len, unique)], dtype=np.int64)
         flat = np.array([item for items in unique for item in items], dtype=np.int64)
@@ -55,14 +59,14 @@ class RankingTable:
 
     @staticmethod
     def of_pairs(users: Any, items: Any, num_users: int) -> "RankingTable":
-        """The table of pairs, [n] and [n]; a pair twice is once."""
+        """Returns the table of (user, item) pairs, [n] and [n]. Repeated pairs count once."""
         pairs = np.unique(np.stack([np.asarray(users), np.asarray(items)]), axis=1)
         counts = np.bincount(pairs[0], minlength=num_users)
         indptr = np.concatenate([[0], counts.cumsum()]).astype(np.int64)
         return RankingTable(indptr, pairs[1].astype(np.int64))
 
     def pairs(self, first: int, last: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """(user - first, item) of all users from `first` to below `last`."""
+        """Returns (user - `first`, item) for users `first` to `last` - 1, as two arrays."""
         begin, end = self.indptr[first], self.indptr[last]
         owners = np.repeat(np.arange(last - first), np.diff(self.indptr[first : last + 1]))
         return owners, self.items[begin:end]
@@ -77,28 +81,31 @@ def rank_all_items(
     metrics: Sequence[str] = ("recall@20", "ndcg@20"),
     memory: str | int = "256MB",
 ) -> dict[str, float]:
-    """Ranks all items for each user by the dot product of their rows, and measures the best K.
+    """Ranks all items for each user by the dot product of their rows, and evaluates the best K.
 
     Args:
         users: Embeddings of users, float [num_users, d].
-        items: Embeddings of items, float [num_items, d]; read in ranges, once for each block of
-            users, so it may be a mapped file.
-        wanted: The items that should come first, such as a user's test items. Users without any
-            take no part.
-        seen: Items that must not be ranked, such as a user's training items. What is wanted is
-            ranked even if it was seen.
-        metrics: recall@K (share of the wanted items among the best K), ndcg@K (binary gains, the
-            ideal order has min(K, wanted) items), hits@K (share of users with one or more),
-            precision@K, mrr@K (1 / rank of the first wanted item among the best K, else 0).
-        memory: Bound of what blocks of scores take, bytes or like "256MB". What the users of a
-            block have seen takes as much again at most, unless one user alone has seen more.
+        items: Embeddings of items, float [num_items, d]. They are read in ranges, once per block of
+            users, so they can be a mapped file.
+        wanted: The relevant items of each user, such as test items. Users without any are left out.
+        seen: Items to leave out of the ranking of each user, such as training items. Relevant items
+            are ranked even if they were seen.
+        metrics: Names of metrics, with a count of at least 1 for K:
+
+            - ``"recall@K"``: share of the relevant items among the best K
+            - ``"ndcg@K"``: with binary gains; the ideal order has min(K, relevant) items
+            - ``"hits@K"``: share of users with a relevant item among the best K
+            - ``"precision@K"``: share of relevant items in the best K
+            - ``"mrr@K"``: 1 / rank of the first relevant item among the best K, else 0
+        memory: Maximum memory for blocks of scores, in bytes or such as ``"256MB"``. The seen items
+            of a block's users need up to the same again, and more only if one user has seen more.
 
     Returns:
-        The means over the users that have wanted items, by name.
+        The mean over the users with relevant items, by metric.
 
     Raises:
-        UnsupportedArgument: Another metric, tables that do not fit, a score that is NaN, or no
-            user with wanted items.
+        UnsupportedArgument: A metric is not valid, the tables do not fit together, a score is NaN,
+            no user has relevant items, or `memory` is too small.
 
     Example:
         >>> wanted = RankingTable.of([[0], [1]])
@@ -123,21 +130,23 @@ def rank_all_items(
             gains = _gain(name.partition("@")[0], hits[part], lengths[part], k)
             sums[name] += float(gains.sum())
     if not count:
-        raise UnsupportedArgument("no user has an item that is wanted; there is nothing to rank")
+        raise UnsupportedArgument(
+            "wanted has no items for any user; give at least one relevant item"
+        )
     return {name: total / count for name, total in sums.items()}
 
 
 def ranked_at(name: str) -> int:
-    """The K of a metric of rankings, such as 20 of "recall@20".
+    """Returns the K of a metric of rankings, such as 20 for "recall@20".
 
     Raises:
-        UnsupportedArgument: It is none; says which there are.
+        UnsupportedArgument: The metric is not valid; the message lists those that are.
     """
     base, _, k = name.partition("@")
     if f"{base}@K" not in _METRICS or not k.isdigit() or int(k) < 1:
         raise UnsupportedArgument(
-            f"{name!r} is not a metric of rankings; use {', '.join(_METRICS)}, with a count from 1 "
-            "on for K"
+            f"{name!r} is not a metric of rankings: expected {', '.join(_METRICS)}, with a count "
+            "of at least 1 for K"
         )
     return int(k)
 
@@ -146,34 +155,34 @@ def _check(users: _Rows, items: _Rows, wanted: RankingTable, seen: RankingTable 
     num_users = int(users.shape[0])
     if len(users.shape) != 2 or len(items.shape) != 2 or users.shape[1] != items.shape[1]:
         raise UnsupportedArgument(
-            f"users are {tuple(users.shape)} and items {tuple(items.shape)}; they need two "
-            "dimensions, and rows of one length"
+            f"users have shape {list(users.shape)} and items {list(items.shape)}: expected two "
+            "dimensions, and rows of equal length"
         )
     for name, table in (("wanted", wanted), ("seen", seen)):
         if table is None:
             continue
         if len(table.indptr) != num_users + 1:
             raise UnsupportedArgument(
-                f"{name} has {len(table.indptr) - 1} users, and there are {num_users}"
+                f"{name} has {len(table.indptr) - 1} users: expected {num_users}, as in users"
             )
         # The two extremes need no copy of a table that may be a mapped file.
         for item in (table.items.min(initial=0), table.items.max(initial=0)):
             if not 0 <= item < max(1, items.shape[0]):
                 raise UnsupportedArgument(
-                    f"{name} holds item {item}, and there are {items.shape[0]} items"
+                    f"{name} has item {item}, and items has only {items.shape[0]} rows"
                 )
 
 
 def _block(memory: int, best: int, num_users: int, num_items: int) -> tuple[int, int]:
-    """Users and items of a block: as wide as high, unless one of them has fewer."""
+    """Returns the users and items per block: equally many, unless there are fewer of one."""
     scores = memory // _BYTES_PER_SCORE
     height = max(1, min(num_users, int(scores**0.5), scores // (2 * best)))
     width = min(num_items, scores // height - best)
     height = max(1, min(num_users, scores // max(1, width + best)))
     if width < 1:
         raise UnsupportedArgument(
-            f"memory={memory} bytes does not hold the best {best} items of one user; raise it to "
-            f"at least {_BYTES_PER_SCORE * (best + 1)}"
+            f"memory={memory} is too small for the best {best} items of one user; raise it to at "
+            f"least {_BYTES_PER_SCORE * (best + 1)} bytes"
         )
     return height, width
 
@@ -181,7 +190,7 @@ def _block(memory: int, best: int, num_users: int, num_items: int) -> tuple[int,
 def _user_blocks(
     num_users: int, height: int, seen: RankingTable | None, memory: int
 ) -> Iterator[tuple[int, int]]:
-    """(first, last) of the users of each block: at most ``height``, and as have seen what fits."""
+    """Yields (first, last) of the users per block: at most `height` whose seen items fit."""
     first = 0
     while first < num_users:
         last = min(first + height, num_users)
@@ -194,7 +203,7 @@ def _user_blocks(
 
 
 def _without(seen: RankingTable | None, wanted: RankingTable) -> Any:
-    """What gives the pairs to leave out of users from `first` to below `last`."""
+    """Returns a function that returns the pairs to leave out for a range of users."""
 
     def pairs(first: int, last: int, num_items: int) -> tuple[Tensor, Tensor]:
         if seen is None:
@@ -210,7 +219,7 @@ def _without(seen: RankingTable | None, wanted: RankingTable) -> Any:
 
 
 def _best(users: Tensor, items: _Rows, width: int, best: int, without: Any, first: int) -> Tensor:
-    """The ids of the best items of each user, best first, [users, best]; -1 where there is none."""
+    """Returns the ids of the best items of each user, best first, [users, best]; -1 for none."""
     num_items = int(items.shape[0])
     owners, columns = without(first, first + len(users), num_items)
     kept = torch.full((len(users), best), torch.iinfo(torch.int64).min)
@@ -230,19 +239,21 @@ def _blocks(items: _Rows, width: int) -> Iterator[tuple[int, Tensor]]:
 
 
 def _float(rows: Any) -> Tensor:
-    # A copy, since a mapped file cannot be written to, and torch wants that.
+    # A copy, since torch needs writable memory, and a mapped file is read-only.
     tensor = rows if isinstance(rows, Tensor) else torch.from_numpy(np.array(rows))
     return tensor.to(torch.float32)
 
 
 def _keys(scores: Tensor, begin: int) -> Tensor:
-    """int64 keys, all different, that order by score and then by the lower id.
+    """Returns distinct int64 keys that order by score and then by descending id.
 
-    The bits of a float, those of negative ones turned over, order as the floats do; they take the
-    upper half of the key, and the id, turned over, the lower.
+    The upper half of a key has the bits of the float, with those of negative ones inverted, which
+    are in the order of the floats. The lower half has the inverted bits of the id.
     """
     if bool(scores.isnan().any()):
-        raise UnsupportedArgument("a score is NaN; the embeddings hold values that are not finite")
+        raise UnsupportedArgument(
+            "a score is NaN; give users and items without values that are not finite"
+        )
     bits = (scores + 0.0).view(torch.int32)
     ordered = torch.where(bits < 0, bits ^ 0x7FFFFFFF, bits).to(torch.int64)
     ids = torch.arange(begin, begin + scores.shape[1])
@@ -250,7 +261,7 @@ def _keys(scores: Tensor, begin: int) -> Tensor:
 
 
 def _hits(top: Tensor, owners: Any, targets: Any, num_items: int) -> Tensor:
-    """Whether each of the best items is wanted, float64 [users, best]."""
+    """Returns 1 for each of the best items that is relevant, else 0, float64 [users, best]."""
     rows = torch.arange(len(top)).reshape(-1, 1) * num_items
     wanted = torch.from_numpy(np.sort(owners * num_items + targets))
     found = torch.isin(rows + top, wanted) & (top >= 0)

@@ -1,7 +1,7 @@
-"""Named metrics of one kind of prediction, streamed over the batches of a pass.
+"""Named metrics of one kind of prediction, computed over the batches of a pass.
 
-The invariant: nothing of a batch is kept but counts and sums, except the scores that exact areas
-under curves need, which are bounded (`curves.py`).
+The invariant: only counts and sums of a batch are kept, and the scores for exact areas under
+curves, whose number is bounded (`curves.py`).
 """
 
 from collections.abc import Sequence
@@ -20,15 +20,15 @@ _MISSING = -1
 
 
 class Metrics:
-    """What a pass over batches is measured by.
+    """Metrics over the batches of a pass.
 
     Args:
-        kind: What is predicted: "classes", "labels", "values" or "links".
-        names: The metrics; empty for those that the kind has by default.
-        outputs: Classes, labels or numbers of one prediction; of no meaning for links.
+        kind: Kind of prediction: ``"classes"``, ``"labels"``, ``"values"`` or ``"links"``.
+        names: Names of the metrics; empty: the default ones of the kind.
+        outputs: Number of classes, labels or values per prediction. Not used for links.
 
     Raises:
-        UnsupportedArgument: The kind has no such metric.
+        UnsupportedArgument: The kind does not have a metric, or one is named twice.
 
     Example:
         >>> metrics = Metrics("classes", ["accuracy", "f1-macro"], outputs=3)
@@ -49,18 +49,18 @@ class Metrics:
 
     @property
     def first(self) -> MetricName:
-        """The metric that decides which parameters are best."""
+        """The metric that determines the best parameters."""
         return self.names[0]
 
     def update(self, outputs: Tensor, targets: Tensor, loss: float | None = None) -> None:
         """Adds a batch.
 
         Args:
-            outputs: Of classes logits [n, C]; of labels logits [n, k]; of values numbers [n, k];
-                of links the scores of positives [n].
-            targets: Of classes int64 [n]; of labels 0, 1 or NaN (unknown), [n, k]; of values the
-                same shape, NaN where unknown; of links the scores of negatives [n, m].
-            loss: The mean loss over the batch, for the metric "loss".
+            outputs: Classes: logits [n, C]. Labels: logits [n, k]. Values: numbers [n, k]. Links:
+                scores of positive links [n].
+            targets: Classes: int64 [n]. Labels: 0, 1 or NaN (unknown), [n, k]. Values: numbers or
+                NaN (unknown), [n, k]. Links: scores of negative links [n, m].
+            loss: The mean loss over the batch, for the metric ``"loss"``.
         """
         outputs, targets = outputs.detach(), targets.detach()
         if not len(outputs):
@@ -73,17 +73,17 @@ class Metrics:
             getattr(self, f"_{self._kind}")(outputs, targets)
 
     def running(self) -> float | None:
-        """The first metric until now, where that costs nothing; else None."""
+        """Returns the first metric over the batches so far; None if that is expensive."""
         name = self.first.text
         if name not in self._counted:
             return None
         return _plain(self._counted[name].compute())
 
     def compute(self) -> dict[str, float]:
-        """All metrics over the batches so far, by name, in the order in which they were named.
+        """Returns all metrics over the batches so far by name, in the order of `names`.
 
         Raises:
-            UnsupportedArgument: An area under a curve has one class only.
+            UnsupportedArgument: The area under a curve is not defined, as only one class occurs.
         """
         found = {name: _plain(metric.compute()) for name, metric in self._counted.items()}
         found |= {name: curve.compute() for name, curve in self._curves.items()}
@@ -92,7 +92,10 @@ class Metrics:
         return {name.text: found[name.text] for name in self.names}
 
     def left_out(self) -> dict[str, int]:
-        """Classes or labels that an area leaves out because one answer alone occurs, by metric."""
+        """Returns by metric how many classes or labels an area leaves out.
+
+        The area of a class or label is not defined if all its targets are equal.
+        """
         return {name: curve.left_out for name, curve in self._curves.items() if curve.left_out}
 
     def _count(self, outputs: Tensor, targets: Tensor) -> None:
@@ -135,7 +138,7 @@ class Metrics:
 
 
 def _counted(name: MetricName, kind: Kind, outputs: int) -> Any:
-    """The metric of torchmetrics that counts or sums; None for those that need more."""
+    """Returns the metric of torchmetrics that keeps counts or sums; None if it needs more."""
     if name.base == "loss":
         return MeanMetric()
     if name.base in ("mae", "rmse"):
@@ -154,5 +157,5 @@ def _counted(name: MetricName, kind: Kind, outputs: int) -> Any:
 
 
 def _plain(value: Tensor) -> float:
-    """The shortest decimal that stands for a float32: 0.44, not 0.4399999976."""
+    """Returns the shortest decimal of a float32: 0.44, not 0.4399999976."""
     return float(str(value.cpu().numpy()))

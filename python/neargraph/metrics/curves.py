@@ -1,8 +1,7 @@
-"""ROC-AUC and average precision: exact within a bound, or by thresholds in constant memory.
+"""ROC-AUC and average precision: exact up to a bound, or by thresholds in constant memory.
 
-The exact area needs every score at once. The invariant: at most `EXACT_SCORES` of them are kept;
-what comes after that is refused by a line that names the binned form, which keeps one count per
-threshold.
+The exact area needs all scores at once. The invariant: at most `EXACT_SCORES` of them are kept.
+More scores raise an error that names the binned form, which keeps one count per threshold.
 """
 
 from typing import Any
@@ -16,23 +15,22 @@ from neargraph.exceptions import UnsupportedArgument
 from .names import Kind, MetricName
 
 EXACT_SCORES = 1 << 24
-"""Scores that an exact area keeps at most: 12 bytes each, about 200 MB."""
+"""Maximum number of scores for an exact area: 12 bytes each, about 200 MB."""
 
 _THRESHOLDS = 1000
 _MISSING = -1
 
 
 class Curve:
-    """The area under one curve of all labels that have both answers.
+    """The mean area under a curve over classes or labels.
 
-    Classes are taken one against the rest, and the mean is over classes; with two classes it is
-    the area of the second. Labels are averaged likewise. A class or label of which only one
-    answer occurs has no area and is left out of the mean.
+    Classes are evaluated one against the rest. With two classes, the area is that of the second. A
+    class or label whose targets are all equal has no area and is left out of the mean.
 
     Args:
-        name: "roc-auc" or "ap", exact or "-binned" (1,000 thresholds).
-        kind: What is predicted.
-        outputs: Classes or labels.
+        name: "roc-auc" or "ap", exact or with "-binned" (1,000 thresholds).
+        kind: Kind of prediction.
+        outputs: Number of classes or labels.
     """
 
     def __init__(self, name: MetricName, kind: Kind, outputs: int) -> None:
@@ -49,12 +47,16 @@ class Curve:
         self._known = torch.zeros(self._columns, dtype=torch.int64)
 
     def update(self, scores: Tensor, targets: Tensor) -> None:
-        """Adds probabilities [n, columns] and answers of 0 and 1, -1 where unknown, the same."""
+        """Adds probabilities [n, columns] and targets [n, columns]: 0, 1 or -1 (unknown).
+
+        Raises:
+            UnsupportedArgument: An exact area would need too many scores.
+        """
         if self._bins is None:
             self._kept += scores.numel()
             if self._kept > EXACT_SCORES:
                 raise UnsupportedArgument(
-                    f"{self._name.text} keeps every score, at most {EXACT_SCORES:,} of them; use "
+                    f"{self._name.text} keeps all scores, and at most {EXACT_SCORES:,}; use "
                     f"{self._name.text}-binned, which needs constant memory"
                 )
         self._positives += (targets == 1).sum(dim=0).cpu()
@@ -64,24 +66,25 @@ class Curve:
 
     @property
     def left_out(self) -> int:
-        """Classes or labels that have no area."""
+        """Number of classes or labels without an area."""
         return int(self._columns - self._usable().sum())
 
     def _usable(self) -> Tensor:
         return (self._positives > 0) & (self._positives < self._known)
 
     def compute(self) -> float:
-        """The mean area.
+        """Returns the mean area.
 
         Raises:
-            UnsupportedArgument: Only one answer occurs.
+            UnsupportedArgument: All targets are equal.
         """
         usable = self._usable()
         if not bool(usable.any()):
-            answer = "yes" if int(self._positives.sum()) else "no"
+            answer = "positive" if int(self._positives.sum()) else "negative"
             raise UnsupportedArgument(
-                f"{self._name.text} needs both answers, and all {int(self._known.sum()):,} are "
-                f"{answer!r}: there is one class only; use another metric or split"
+                f"{self._name.text} needs positive and negative targets, and all "
+                f"{int(self._known.sum()):,} are {answer}: there is one class only; use another "
+                "metric or split"
             )
         areas = [area for area, use in zip(self._areas, usable.tolist(), strict=True) if use]
         return float(sum(float(area.compute()) for area in areas) / len(areas))

@@ -1,7 +1,7 @@
-"""Which metrics there are, for which kind of prediction, and which way is better.
+"""The names of metrics by kind of prediction, and whether larger or smaller values are better.
 
-One table. What must not live here: how a metric is computed. The invariant: a name that is not in
-the table is refused by a line that lists what there is. It needs neither torch nor torchmetrics.
+What must not live here: how a metric is computed. The invariant: a name that is not in the table
+raises an error that lists the valid ones. This module needs neither torch nor torchmetrics.
 """
 
 import re
@@ -12,7 +12,7 @@ from typing import Literal
 from neargraph.exceptions import UnsupportedArgument
 
 Kind = Literal["classes", "labels", "values", "links"]
-"""What is predicted: one of C classes, k yes-or-no labels, k numbers, or whether links exist."""
+"""The kind of prediction: one of C classes, k binary labels, k numbers, or whether links exist."""
 
 METRICS: dict[Kind, tuple[str, ...]] = {
     "classes": (
@@ -49,7 +49,7 @@ METRICS: dict[Kind, tuple[str, ...]] = {
         "loss",
     ),
 }
-"""The names of each kind; K stands for a count from 1 on, as in "hits@10"."""
+"""The metrics of each kind. K stands for a count of at least 1, as in "hits@10"."""
 
 DEFAULTS: dict[Kind, tuple[str, ...]] = {
     "classes": ("accuracy",),
@@ -57,7 +57,7 @@ DEFAULTS: dict[Kind, tuple[str, ...]] = {
     "values": ("mae", "rmse"),
     "links": ("mrr", "hits@10", "roc-auc"),
 }
-"""What is measured where nobody names a metric; the first is the one that decides."""
+"""The default metrics of each kind. The first one determines the best parameters."""
 
 _SMALLER_IS_BETTER = ("mae", "rmse", "loss")
 _AT = re.compile(r"(hits|recall|ndcg)@([0-9]{1,6})")
@@ -65,7 +65,13 @@ _AT = re.compile(r"(hits|recall|ndcg)@([0-9]{1,6})")
 
 @dataclass(frozen=True, slots=True)
 class MetricName:
-    """A metric of one kind: its name as it is written, its base, and the K of "hits@K"."""
+    """The name of a metric.
+
+    Attributes:
+        text: The name as it is written, such as "hits@10".
+        base: The name in `METRICS`, such as "hits@K".
+        k: The K; None if the metric has none.
+    """
 
     text: str
     base: str
@@ -73,15 +79,15 @@ class MetricName:
 
     @property
     def mode(self) -> Literal["max", "min"]:
-        """Which way is better."""
+        """Whether larger or smaller values are better."""
         return "min" if self.base in _SMALLER_IS_BETTER else "max"
 
 
 def metric_names(kind: Kind, given: Sequence[str] = ()) -> tuple[MetricName, ...]:
-    """The metrics called `given`, or those that a kind has by default.
+    """Returns the metrics `given`, or the default ones of a kind.
 
     Raises:
-        UnsupportedArgument: The kind has no such metric, or one is named twice.
+        UnsupportedArgument: The kind does not have a metric, or one is named twice.
 
     Example:
         >>> [name.k for name in metric_names("links", ["mrr", "hits@10"])]
@@ -99,6 +105,6 @@ def _named(kind: Kind, text: str) -> MetricName:
     base, k = (f"{match[1]}@K", int(match[2])) if match else (text, None)
     if base not in METRICS[kind] or text.endswith("@K") or k == 0:
         known = ", ".join(METRICS[kind])
-        counts = ", with a count from 1 on for K" if "@K" in known else ""
-        raise UnsupportedArgument(f"{text!r} is not a metric of {kind}; use {known}{counts}")
+        counts = ", with a count of at least 1 for K" if "@K" in known else ""
+        raise UnsupportedArgument(f"{text!r} is not a metric of {kind}: expected {known}{counts}")
     return MetricName(text, base, k)

@@ -1,9 +1,8 @@
 """Ranks of positive links among their own negatives.
 
-The invariant: what is kept is one sum per metric, however many links come. Ties: a negative with
-the score of its positive counts half, so the rank is the mean of the best and the worst that the
-scores allow (as in OGB, Hu et al., NeurIPS 2020); a model that gives every link the same score
-gains nothing.
+The invariant: one sum per metric is kept, for any number of links. A negative with the score of its
+positive counts half. So the rank is the mean of the best and the worst possible rank (as in OGB, Hu
+et al., NeurIPS 2020), and equal scores for all links give a rank in the middle.
 """
 
 from collections.abc import Sequence
@@ -19,12 +18,12 @@ from .names import MetricName
 class LinkRanks(Metric):  # type: ignore[misc]
     """MRR, Hits@K, Recall@K and NDCG@K of links, each ranked among its negatives.
 
-    Each positive is a query with one right answer. With its rank r: MRR is the mean of 1 / r,
-    Hits@K and Recall@K are the share with r <= K, and NDCG@K is the mean of 1 / log2(1 + r) where
+    Each positive link is a query with one relevant answer. For rank r, MRR is the mean of 1 / r,
+    Hits@K and Recall@K are the share with r <= K, and NDCG@K is the mean of 1 / log2(1 + r) if
     r <= K, else 0.
 
     Args:
-        names: What to compute, of `metric_names("links", ...)`.
+        names: The metrics, from `metric_names("links", ...)`.
 
     Example:
         >>> ranks = LinkRanks(metric_names("links", ["mrr"]))             # doctest: +SKIP
@@ -45,20 +44,20 @@ class LinkRanks(Metric):  # type: ignore[misc]
         self.add_state("count", torch.zeros((), dtype=torch.int64), dist_reduce_fx="sum")
 
     def update(self, positive: Tensor, negative: Tensor) -> None:
-        """Adds links: scores of positives [n], and of the negatives of each [n, m]."""
+        """Adds scores of positive links [n] and of the negative links of each [n, m]."""
         rank = ranks(positive, negative)
         for at, name in enumerate(self._names):
             self.sums[at] += _gain(name, rank).sum()
         self.count += len(rank)
 
     def compute(self) -> dict[str, float]:
-        """The means over all links so far, by name."""
+        """Returns the means over all links so far, by name."""
         means = self.sums / self.count.clamp(min=1)
         return {name.text: float(mean) for name, mean in zip(self._names, means, strict=True)}
 
 
 def ranks(positive: Tensor, negative: Tensor) -> Tensor:
-    """The rank of each positive [n] among its negatives [n, m], from 1 on, float64 [n].
+    """Returns the rank of each positive [n] among its negatives [n, m], from 1, float64 [n].
 
     >>> ranks(torch.tensor([2.0]), torch.tensor([[3.0, 2.0, 1.0]])).tolist()
     [2.5]

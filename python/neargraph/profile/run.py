@@ -5,7 +5,7 @@ invariant: what a step took is the sum of its waiting, its parts and a rest that
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -152,7 +152,7 @@ def profile_run(store: Store, settings: TrainConfig, config: ProfileConfig) -> d
                 del batch
         seconds = time.perf_counter() - start
     rest = seconds - waited - sum(clock.seconds.values())
-    counters = store.stats()
+    counters: Mapping[str, Any] = store.stats()
     return {
         "seconds": seconds,
         "batches": num_batches,
@@ -195,7 +195,7 @@ class Feed:
         names = ("sample", "read", "gather", "copy")
         if self._is_whole:
             return {**dict.fromkeys(names, 0.0), "gather": self._took}
-        stages = self.trainer.loader.stages()
+        stages: Mapping[str, Any] = self.trainer.loader.stages()
         return {name: stages[name] for name in names}
 
 

@@ -1,4 +1,4 @@
-"""PyG's remote-backend interfaces over a store, so that PyG's own loaders run on it."""
+"""PyG's interfaces for remote backends over a store, so that PyG's own loaders can read it."""
 
 from neargraph._optional import torch_for
 

@@ -1,4 +1,4 @@
-"""Edge tensors for batches of PyG's own loaders, which fetch node tensors alone from a store."""
+"""Edge tensors for batches of PyG's own loaders, which only read node tensors from a store."""
 
 from typing import Any
 
@@ -12,12 +12,13 @@ from neargraph.schema import EdgeType
 
 
 class EdgeFeatures:
-    """A ``transform=`` that adds the edge tensors of a batch by its ``e_id``.
+    """A transform that adds edge tensors [e, ...] to a batch by its ``e_id``.
 
-    `neargraph.NeighborLoader` brings them by itself; this is for PyG's NodeLoader and LinkLoader.
+    Use it as ``transform=`` of PyG's NodeLoader and LinkLoader. Batches of
+    `neargraph.NeighborLoader` already have edge tensors.
 
-    Raises:
-        UnsupportedArgument: An edge type has tensors but the batch has no ``e_id`` for it.
+    Args:
+        store: The open store or a snapshot.
 
     Example:
         >>> loader = NodeLoader(store, store.sampler([15, 10]), input_nodes=ids,
@@ -28,7 +29,11 @@ class EdgeFeatures:
         self._snapshot = store.snapshot()
 
     def __call__(self, batch: Any) -> Any:
-        """Adds the tensors in place and returns the batch."""
+        """Adds the tensors in place and returns the batch.
+
+        Raises:
+            UnsupportedArgument: An edge type has tensors, and the batch has no ``e_id`` for it.
+        """
         schema = self._snapshot.schema
         for edge_type in schema.edge_types:
             out = batch if schema.is_homogeneous else batch[edge_type.triple]
@@ -43,5 +48,5 @@ class EdgeFeatures:
             ids: torch.Tensor = out.e_id
             return np.ascontiguousarray(ids.cpu().numpy())
         raise UnsupportedArgument(
-            f"the batch has no e_id for {edge_type.triple!r}; use a sampler of this store"
+            f"the batch has no e_id for {edge_type.triple!r}; use a sampler from store.sampler()"
         )

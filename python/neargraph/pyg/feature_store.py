@@ -1,7 +1,7 @@
-"""Node and edge tensors of a store as a `torch_geometric.data.FeatureStore`, read-only.
+"""Node and edge tensors of a store as a read-only `torch_geometric.data.FeatureStore`.
 
-In a store of one node type and one edge type the group name of node tensors is None, as PyG does
-for homogeneous graphs; edge tensors are read by their edge type and an index of edge ids.
+In a store with one node type and one edge type, the group name of node tensors is None, as in PyG
+for homogeneous graphs. Edge tensors are read by their edge type and an index of edge ids.
 """
 
 from typing import Any, NoReturn
@@ -18,14 +18,17 @@ from neargraph.reader import Reader, as_ids
 from neargraph.schema import EdgeType, NodeType, Schema, TensorMeta
 from neargraph.splits import SPLITS, split_columns, split_mask
 
-_READ_ONLY = "PyG cannot write to a neargraph store; use store.write()"
+_READ_ONLY = "PyG's interface to a store is read-only; change the store with store.write()"
 
 
 class FeatureStore(PygFeatureStore):  # type: ignore[misc]
     """Rows of tensors by (group name, attribute name, index).
 
-    A narrow ``x`` and scaled int8 come as float32. Masks (``train_mask``, ...) are attributes too.
-    A batch of requests is read in one go, each distinct (tensor, index) once.
+    ``x`` is float32 if it is stored as f16, bf16 or scaled int8. Masks (``train_mask``, ...) are
+    also attributes. Several requests together read each distinct (tensor, index) once.
+
+    Args:
+        store: The open store or a snapshot.
 
     Example:
         >>> store.feature_store.get_tensor(group_name=None, attr_name="x", index=torch.arange(5))
@@ -36,10 +39,10 @@ class FeatureStore(PygFeatureStore):  # type: ignore[misc]
         self.__dict__["_snapshot"] = store.snapshot()
 
     def get_all_tensor_attrs(self) -> list[TensorAttr]:
-        """All node tensors, and all edge tensors of a heterogeneous store.
+        """Returns all node tensors, and all edge tensors of a heterogeneous store.
 
-        PyG asks for every attribute of a homogeneous store with node ids, so edge tensors are
-        left out there; `get_tensor` reads them by the edge type.
+        PyG reads every attribute of a homogeneous store by node ids, so edge tensors are left out
+        there. `get_tensor` reads them by the edge type.
         """
         schema = self._snapshot.schema
         if schema.is_homogeneous:
@@ -57,8 +60,8 @@ class FeatureStore(PygFeatureStore):  # type: ignore[misc]
         return self._multi_get_tensor([attr])[0]
 
     def _multi_get_tensor(self, attrs: list[TensorAttr]) -> list[Tensor | None]:
-        # PyG passes one index object for all attributes of a type: it is converted once, and rows
-        # that two attributes share (the three masks) are read once.
+        # PyG passes one index object for all attributes of a type. It is converted once, and rows
+        # that several attributes share (the three masks) are read once.
         indices: dict[int, Any] = {}
         rows: dict[tuple[str, int, str, int], Any] = {}
         out: list[Tensor | None] = []
@@ -99,14 +102,14 @@ class FeatureStore(PygFeatureStore):  # type: ignore[misc]
 
     @property
     def y(self) -> NoReturn:
-        """PyG's ImbalancedSampler asks for this.
+        """Not available. PyG's ImbalancedSampler reads this attribute.
 
         Raises:
-            AttributeError: Always; says what it takes.
+            AttributeError: Always.
         """
         raise AttributeError(
             "a store has no y of all nodes in memory; give PyG's ImbalancedSampler the labels "
-            "themselves, torch.from_numpy(store.labels), as int64"
+            "as int64 instead, torch.from_numpy(store.labels)"
         )
 
     def _put_tensor(self, tensor: Any, attr: TensorAttr) -> bool:
@@ -120,7 +123,7 @@ class FeatureStore(PygFeatureStore):  # type: ignore[misc]
 
 
 def index_ids(index: Any, num_rows: int) -> Any:
-    """Row ids of a PyG index (tensor, array, slice, int, mask); None stands for all rows."""
+    """Returns the row ids of a PyG index (tensor, array, slice, int, mask); None is all rows."""
     if index is None or (isinstance(index, slice) and index == slice(None)):
         return None
     if isinstance(index, slice):
@@ -149,7 +152,8 @@ def _stored(owner: NodeType | EdgeType, name: str) -> list[TensorMeta]:
         found = [t for column in columns for t in owner.tensors if t.name == column]
     if not found:
         of = owner.name if isinstance(owner, NodeType) else owner.triple
-        raise NameNotFound(f"{of!r} has no tensor {name!r}")
+        known = sorted(t.name for t in owner.tensors)
+        raise NameNotFound(f"type {of!r} has no tensor {name!r}; it has {known}")
     return found
 
 

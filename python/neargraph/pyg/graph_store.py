@@ -1,7 +1,7 @@
-"""Neighbour lists of a store as a `torch_geometric.data.GraphStore`, read-only.
+"""Neighbour lists of a store as a read-only `torch_geometric.data.GraphStore`.
 
-Handing a whole edge type over puts it into memory, outside the budget: that is what the interface
-asks for. Sampling goes through `neargraph.pyg.Sampler`, which does not.
+The interface returns whole edge types, which are then in memory outside the budget. Sampling uses
+`neargraph.pyg.Sampler` instead, which stays within the budget.
 """
 
 from typing import Any
@@ -17,14 +17,17 @@ from neargraph.exceptions import UnsupportedArgument
 from neargraph.reader import Reader
 from neargraph.schema import EdgeType
 
-_READ_ONLY = "PyG cannot write to a neargraph store; use store.write()"
+_READ_ONLY = "PyG's interface to a store is read-only; change the store with store.write()"
 
 
 class GraphStore(PygGraphStore):  # type: ignore[misc]
     """Edge types in CSC layout: row holds the sources, col the pointers by destination.
 
-    In a store of one node type and one edge type the edge type is None, as PyG has it for
-    homogeneous graphs, and may be named as well.
+    In a store with one node type and one edge type, the edge type is None, as in PyG for
+    homogeneous graphs. It can also be named.
+
+    Args:
+        store: The open store or a snapshot.
 
     Example:
         >>> row, colptr, perm = store.graph_store.csc()
@@ -35,7 +38,7 @@ class GraphStore(PygGraphStore):  # type: ignore[misc]
         self.snapshot = store.snapshot()
 
     def get_all_edge_attrs(self) -> list[EdgeAttr]:
-        """One CSC attribute per edge type."""
+        """Returns one CSC attribute per edge type."""
         schema = self.snapshot.schema
         return [
             EdgeAttr(
@@ -68,8 +71,8 @@ class GraphStore(PygGraphStore):  # type: ignore[misc]
         edge_type = self.snapshot.schema.edge_type(edge_attr.edge_type)
         if edge_attr.layout == EdgeLayout.CSR:
             raise UnsupportedArgument(
-                "neighbour lists are stored by destination: ask for the CSC or COO layout, or "
-                "call graph_store.csr(), which converts"
+                "the CSR layout is not supported, as neighbour lists are stored by destination; "
+                "use CSC or COO, or graph_store.csr(), which converts"
             )
         destinations = np.arange(self._size(edge_type)[1], dtype=np.int64)
         indptr, sources, *_ = self.snapshot.version.neighbors(edge_type.index, destinations)

@@ -1,9 +1,9 @@
-"""What PyG's own loaders take as seeds and links of a store: all that neargraph's loaders take.
+"""Seeds and links of a store for PyG's own loaders, in all spellings of neargraph's loaders.
 
-PyG has two functions that read `input_nodes` and `edge_label_index`. They ask neither the store nor
-its sampler, and end in an assertion without a message where something else than PyG's spelling for
-remote graphs is given. `take_stores` puts those of this module before them. The invariant: what is
-not a store of neargraph goes on to PyG's own functions as it is.
+PyG has two functions that read `input_nodes` and `edge_label_index`. They use neither the store nor
+its sampler, and accept only PyG's spelling for remote graphs; another one fails an assertion
+without a message. `take_stores` wraps them with the functions of this module. The invariant: calls
+without a store of neargraph reach PyG's own functions unchanged.
 """
 
 from typing import Any
@@ -24,8 +24,7 @@ _links_of_pyg = link_loader.get_edge_label_index
 
 
 def take_stores() -> None:
-    """Has PyG's `NodeLoader` and `LinkLoader`, and what is built on them, read seeds and links of a
-    store through this module."""
+    """Makes PyG's `NodeLoader`, `LinkLoader` and their subclasses use the functions below."""
     node_loader.get_input_nodes = _input_nodes
     link_loader.get_edge_label_index = _edge_label_index
 
@@ -33,7 +32,7 @@ def take_stores() -> None:
 def _input_nodes(
     data: Any, input_nodes: Any, input_id: Any = None
 ) -> tuple[str | None, Tensor, Tensor | None]:
-    """The node type (None of a homogeneous store), the ids and the `input_id` of seeds."""
+    """Returns node type (None in a homogeneous store), ids and `input_id` of seeds."""
     snapshot = _snapshot_of(data)
     if snapshot is None:
         found: tuple[str | None, Tensor, Tensor | None] = _nodes_of_pyg(data, input_nodes, input_id)
@@ -41,9 +40,8 @@ def _input_nodes(
     schema = snapshot.schema
     if input_nodes is None:
         raise UnsupportedArgument(
-            "input_nodes is None, and PyG's loaders do not choose the seeds in a store; give "
-            f"'train', ids, a mask, or a node type such as {schema.node_types[0].name!r} for all "
-            "its nodes"
+            "input_nodes=None is not supported by PyG's loaders over a store; give 'train', ids, a "
+            f"mask, or a node type such as {schema.node_types[0].name!r} for all its nodes"
         )
     inputs = with_given(resolve_input_nodes(snapshot, _as_pair(input_nodes)), input_id=input_id)
     places = np.arange(len(inputs))
@@ -53,15 +51,14 @@ def _input_nodes(
 
 
 def _edge_label_index(data: Any, given: Any) -> tuple[Any, Tensor]:
-    """The edge type and the links [2, n]."""
+    """Returns edge type and links [2, n]."""
     snapshot = _snapshot_of(data)
     if snapshot is not None:
         schema = snapshot.schema
         if given is None:
             raise UnsupportedArgument(
-                "edge_label_index is None, and PyG's loaders do not choose the links in a store; "
-                f"give links [2, n], or an edge type such as {schema.edge_types[0].triple!r} for "
-                "all its edges"
+                "edge_label_index=None is not supported by PyG's loaders over a store; give links "
+                f"[2, n], or an edge type such as {schema.edge_types[0].triple!r} for all its edges"
             )
         edge_type, ends = resolve_links(schema, _as_pair(given))
         given = (edge_type.triple, None if ends is None else torch.from_numpy(ends))
@@ -70,7 +67,7 @@ def _edge_label_index(data: Any, given: Any) -> tuple[Any, Tensor]:
 
 
 def _as_pair(given: Any) -> Any:
-    """PyG takes (type, ids) as a list, too, and no name for the only type."""
+    """Returns (type, ids) as a tuple, which PyG also accepts as a list, or as (None, ids)."""
     if not (isinstance(given, tuple | list) and len(given) == 2) or isinstance(given[1], str):
         return given
     name, ids = given
@@ -81,7 +78,7 @@ def _as_pair(given: Any) -> Any:
 
 
 def _snapshot_of(data: Any) -> Version | None:
-    """The version that a store, a snapshot, or (feature store, graph store) of one stands for."""
+    """Returns the version of a store, a snapshot or (feature store, graph store), or None."""
     if isinstance(data, Reader):
         return data.snapshot()
     graph = data[1] if isinstance(data, tuple | list) and len(data) == 2 else None

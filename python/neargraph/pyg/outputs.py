@@ -1,7 +1,7 @@
-"""Mini-batches as what samplers hand to PyG's own loaders: structure alone, without rows.
+"""Mini-batches as the outputs of samplers for PyG's own loaders: structure without rows.
 
-Links between two node types have seeds of both. The disjoint samples around each of them become one
-here. The invariant: seeds come first, then the nodes of one hop after the other.
+Links between two node types have seeds of both. This module joins the disjoint samples around each
+of them. The invariant: seeds come first, then the nodes hop by hop.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from neargraph.schema import EdgeTriple, Schema
 
 
 def homogeneous_output(batch: MiniBatch, by_hop: bool) -> SamplerOutput:
-    """The one type of nodes and edges of `batch`; counts only where its edges belong to hops."""
+    """Returns the only types of `batch`, with counts per hop if `by_hop`."""
     row, col = torch.from_numpy(batch.edge_index())
     return SamplerOutput(
         node=torch.from_numpy(batch.nodes()),
@@ -34,7 +34,7 @@ def homogeneous_output(batch: MiniBatch, by_hop: bool) -> SamplerOutput:
 def hetero_output(
     batches: Sequence[MiniBatch], schema: Schema, by_hop: bool
 ) -> HeteroSamplerOutput:
-    """All types of `batches`, whose subgraphs have nothing in common, as one sample."""
+    """Returns all types of `batches`, whose subgraphs are disjoint, as one sample."""
     names = [t.name for t in schema.node_types]
     triples = [t.triple for t in schema.edge_types]
     nodes = {name: _Order([b.num_sampled_nodes(name) for b in batches]) for name in names}
@@ -59,9 +59,9 @@ def hetero_output(
 
 
 class _Order:
-    """The order of what several batches have of a type: hop by hop, and batch by batch in each.
+    """The joined order of nodes or edges of several batches: by hop, then by batch.
 
-    `counts` says how many of them each hop has.
+    `counts` has their number per hop.
     """
 
     def __init__(self, counts: list[list[int]]) -> None:
@@ -74,7 +74,7 @@ class _Order:
             self._ends = np.cumsum([len(of_batch) for of_batch in hops])
 
     def join(self, columns: Sequence[Any]) -> Tensor | None:
-        """One column of all batches; None where they do not have it."""
+        """Returns one column of all batches; None if a batch does not have it."""
         if any(column is None for column in columns):
             return None
         if self._order is None:
@@ -82,7 +82,7 @@ class _Order:
         return torch.from_numpy(np.concatenate(columns)[self._order])
 
     def renumbered(self, columns: Sequence[NDArray[np.int64]]) -> Sequence[NDArray[np.int64]]:
-        """Places in each batch as places in the joined one."""
+        """Converts places in each batch to places in the joined order."""
         if self._order is None:
             return columns
         places = np.empty_like(self._order)

@@ -1,9 +1,8 @@
 """A `torch_geometric.sampler.BaseSampler` over a store, for PyG's NodeLoader and LinkLoader.
 
-PyG's loaders do not say which batch of which epoch they ask for, so the random stream of a batch is
-a hash of its input_id and the epoch. The epoch is what `set_epoch` said; without it, the base seed
-of the DataLoader in its workers (new in every epoch, drawn from torch's generator), and 0 in the
-main process.
+PyG's loaders do not pass the numbers of batch and epoch, so the random stream of a batch is a hash
+of its input_id and the epoch. `set_epoch` sets the epoch. Without it, the epoch is the base seed of
+the DataLoader in workers (a new one per epoch, from torch's generator), and 0 in the main process.
 """
 
 import copy
@@ -33,7 +32,7 @@ from neargraph.reader import Reader, as_ids
 
 
 class _Structure(NumpySampler):
-    """Samples of which PyG takes nodes, edges and edge ids alone."""
+    """Samples without times and weights of edges, which PyG does not use."""
 
     _carries_columns = False
 
@@ -41,21 +40,29 @@ class _Structure(NumpySampler):
 class Sampler(BaseSampler):  # type: ignore[misc]
     """Uniform neighbour sampling for PyG's own loaders.
 
-    It samples structure alone; PyG then asks the store's `feature_store` for the rows. The loaders
-    take seeds and links as `neargraph.NeighborLoader` and `LinkNeighborLoader` do: ids, masks,
-    splits and types by name.
+    It samples structure only. PyG then reads rows from the store's `feature_store`. With it, PyG's
+    loaders accept seeds and links as `neargraph.NeighborLoader` and `LinkNeighborLoader` do: ids,
+    masks, splits and types by name.
 
     Args:
-        store: The open store, or a snapshot.
+        store: The open store or a snapshot.
         num_neighbors: Neighbours per node and hop, as a list or by edge type; -1 takes all.
-        seed: Seed of all draws.
+        seed: Random seed of all draws, from 0 to 2^64 - 1.
         replace: Draw with replacement.
-        disjoint: Give each seed a subgraph of its own, ``batch.batch`` [n].
-        time_attr: Sample nothing that is later than its seed: the name of an int64 node tensor, or
-            ``"edge_time"``. PyG's loaders take the times of seeds as `input_time` or
-            `edge_label_time`; nodes have their own where the attribute is one of theirs.
-        temporal_strategy: ``"uniform"`` or ``"last"``.
-        subgraph_type: ``"directional"``, ``"bidirectional"`` or ``"induced"``.
+        disjoint: Give each seed its own subgraph, with number ``batch.batch`` [n].
+        time_attr: Sample nothing that is later than its seed. It is the name of an int64 node
+            tensor, or ``"edge_time"``. PyG's loaders take the times of seeds as `input_time` or
+            `edge_label_time`. With a node tensor, seeds without them have the times of their nodes.
+        temporal_strategy: With `time_attr`: draw ``"uniform"`` from the neighbours that are not
+            later than the seed, or take the ``"last"`` of them.
+        subgraph_type: The edges of a batch. ``"directional"``: the drawn edges.
+            ``"bidirectional"``: the drawn edges in both directions. ``"induced"``: all edges
+            between the nodes.
+
+    Raises:
+        NameNotFound: A name in `num_neighbors` or `time_attr` does not exist.
+        UnsupportedArgument: An argument is not supported, such as fanouts for a kept reverse.
+        ValueError: `seed`, a fanout or another value is not valid.
 
     Example:
         >>> loader = torch_geometric.loader.NodeLoader(
@@ -89,8 +96,8 @@ class Sampler(BaseSampler):  # type: ignore[misc]
         named = [t.triple for t in schema.edge_types if t.is_reverse_index]
         if named:
             raise UnsupportedArgument(
-                f"PyG's loaders read the edge types of the graph, and {named} are indexes; sample "
-                "these with neargraph.NeighborLoader"
+                f"PyG's loaders do not support kept reverses, and fanouts name {named}; use "
+                "neargraph.NeighborLoader for these"
             )
         self._epoch: int | None = None
         self._dated: dict[str, Tensor] | None = None
@@ -100,9 +107,9 @@ class Sampler(BaseSampler):  # type: ignore[misc]
             self.num_nodes = schema.node_types[0].num_nodes
 
     def set_epoch(self, epoch: int) -> None:
-        """Gives the batches of the next pass other draws; call it before each pass.
+        """Sets the number of the next epoch, which determines its draws. Call it before each epoch.
 
-        Workers that are already running (persistent_workers) keep the epoch they started with.
+        Workers that are already running (``persistent_workers``) keep the epoch they started with.
         """
         self._epoch = epoch
 
@@ -123,14 +130,14 @@ class Sampler(BaseSampler):  # type: ignore[misc]
     ) -> SamplerOutput | HeteroSamplerOutput:
         """Samples around both ends of seed links; called by PyG's LinkLoader.
 
-        Negative links are drawn by PyG from torch's generator, seeded here by the same stream.
+        PyG draws negative links from torch's generator, which is seeded here with the stream.
         """
         self._check_times(index.time)
         index = self._with_checked_type(index)
         shape = self._sampler.shape
         if shape.times is not None and index.time is None:
             raise UnsupportedArgument(
-                "time_attr needs the time of each link; give edge_label_time to PyG's loader"
+                "time_attr= needs the time of each link; give edge_label_time= to PyG's loader"
             )
         stream = self._stream(index.input_id, index.row)
         with torch.random.fork_rng(devices=[]):
@@ -145,7 +152,7 @@ class Sampler(BaseSampler):  # type: ignore[misc]
             )
 
     def _with_checked_type(self, index: EdgeSamplerInput) -> EdgeSamplerInput:
-        """The same with the type that PyG expects: None in a homogeneous store."""
+        """Returns the input with the type that PyG expects: None in a homogeneous store."""
         schema, index = self._sampler.schema, copy.copy(index)
         triple = schema.edge_type(index.input_type).triple
         index.input_type = None if schema.is_homogeneous else triple
@@ -166,14 +173,14 @@ class Sampler(BaseSampler):  # type: ignore[misc]
     def _check_times(self, times: Tensor | None) -> None:
         if times is not None and self._sampler.shape.times is None:
             raise UnsupportedArgument(
-                "input_time and edge_label_time have no effect on a sampler without time_attr; "
-                "make it by store.sampler(..., time_attr=...), or leave them out"
+                "input_time= and edge_label_time= have no effect on a sampler without time_attr=; "
+                "create it with store.sampler(..., time_attr=...), or leave them out"
             )
 
     def _times_of_nodes(
         self, index: EdgeSamplerInput, neg_sampling: NegativeSampling | None
     ) -> Tensor | dict[str, Tensor] | None:
-        """The times of all nodes, which PyG draws negative links by; they are kept."""
+        """Returns the times of all nodes, by which PyG draws negative links, and keeps them."""
         names = self._sampler.shape.node_times
         if names is None or neg_sampling is None:
             return None
@@ -210,12 +217,12 @@ class Sampler(BaseSampler):  # type: ignore[misc]
     def _sample_shaped(
         self, seeds: dict[str, Tensor], stream: int, times: Tensor | dict[str, Tensor] | None
     ) -> list[MiniBatch]:
-        """A batch for each type of seeds, whose subgraphs have nothing in common."""
+        """Returns a batch for each type of seeds, with disjoint subgraphs."""
         if len(seeds) > 1 and not self._sampler.shape.disjoint:
             raise UnsupportedArgument(
-                f"seeds of several types, {list(seeds)}, share one subgraph under PyG's loaders; "
-                "give disjoint=True to the sampler, or use neargraph.LinkNeighborLoader for "
-                "bidirectional and induced ones"
+                f"PyG's loaders do not support bidirectional and induced subgraphs for seeds of "
+                f"several types, {list(seeds)}; give disjoint=True to the sampler, or use "
+                "neargraph.LinkNeighborLoader"
             )
         batches = []
         for name, ids in seeds.items():
@@ -229,5 +236,5 @@ class Sampler(BaseSampler):  # type: ignore[misc]
 
 def _checked(ids: Tensor) -> Tensor:
     if ids.numel() and int(ids.min()) < 0:
-        raise NodeOutOfRange(f"seed {int(ids.min())} is negative")
+        raise NodeOutOfRange(f"seed {int(ids.min())} is not a node: expected at least 0")
     return ids

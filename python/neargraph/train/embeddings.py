@@ -14,6 +14,7 @@ from torch_geometric.data import HeteroData
 
 from neargraph.exceptions import StateMismatch, UnsupportedArgument
 from neargraph.nn import StoreEmbedding
+from neargraph.reports import NodeTypeInfo
 from neargraph.schema import NodeType, Schema
 from neargraph.store import Store
 
@@ -52,7 +53,7 @@ def content_of(store: Store, config: TrainConfig) -> str:
     return blake2b(text.encode(), digest_size=8).hexdigest()
 
 
-def _tensors(owner: dict[str, Any], name: str) -> list[Any]:
+def _tensors(owner: NodeTypeInfo, name: str) -> list[Any]:
     return [t for t in owner["tensors"] if t["name"] != name and not _belongs(t["name"], name)]
 
 

@@ -6,7 +6,7 @@ last bit, from disk or from memory, resumed or not.
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -270,7 +270,8 @@ class Trainer:
 
     def _add_stats(self) -> dict[str, Any]:
         """Adds the counters of the epoch to those of the run; what the history has of them."""
-        totals, now = self.result.store_stats, self._store.stats()
+        totals = self.result.store_stats
+        now: Mapping[str, Any] = self._store.stats()
         for name in _COUNTERS:
             totals[name] = totals.get(name, 0) + int(now.get(name, 0))
         totals["budget_peak"] = max(totals.get("budget_peak", 0), int(now.get("budget_peak", 0)))

@@ -1,7 +1,7 @@
-"""Applies a file of events to a store, commit by commit.
+"""Applies an event file to a store, commit by commit.
 
-The invariant: rows are applied in order, and whatever happens it is known how many of them are
-committed, so that a run that stopped can go on behind them.
+Invariant: rows are applied in order. After any error, the number of committed rows is known, so a
+stopped run can be resumed after them.
 """
 
 import time
@@ -20,7 +20,7 @@ from neargraph.update.files import BadRow, EventFile, Row, open_events
 
 OnError = Literal["stop", "skip"]
 Progress = Callable[[int, int | None], None]
-# What a row can be wrong about; everything else is about the store or the disk.
+# Errors of a row. All other errors concern the store or the disk.
 _BAD_ROW = (
     exceptions.EdgeNotFound,
     exceptions.NameNotFound,
@@ -36,7 +36,10 @@ Messages = list[tuple[int, str]]
 
 @dataclass
 class UpdateReport:
-    """What `update_from` did. `rows` counts those behind `skip_rows`; a message names its row."""
+    """The effect of `update_from`.
+
+    ``rows`` counts the rows after `skip_rows`. Each message names its row.
+    """
 
     rows: int = 0
     applied: int = 0
@@ -47,7 +50,7 @@ class UpdateReport:
     messages: list[str] = field(default_factory=list)
 
     def plain(self) -> dict[str, Any]:
-        """As a dictionary for JSON."""
+        """Returns the report as a dictionary for JSON."""
         return {**vars(self), "ops": dict(self.ops)}
 
 
@@ -61,27 +64,28 @@ def update_from(
     dry_run: bool = False,
     progress: Progress | None = None,
 ) -> UpdateReport:
-    """Applies the events of a file to a store; docs/how-to/updates.md gives their format.
+    """Applies the events of a file to a store. See docs/how-to/updates.md for their format.
 
     Args:
         store: The open store.
         path: A .csv, .tsv, .parquet or .npz file.
-        commit_every: Rows of one commit.
-        skip_rows: Rows at the start to leave out, as a run that stopped says.
-        on_error: ``"stop"`` at a bad row, with all transactions before its own committed, or
-            ``"skip"`` bad rows.
+        commit_every: Number of rows in one commit.
+        skip_rows: Number of rows to skip at the start. A stopped run reports it.
+        on_error: ``"stop"`` at a row that is not valid, with all commits before it kept, or
+            ``"skip"`` such rows.
         dry_run: Only read the file, and check names, types and shapes.
-        progress: Called with (rows done, rows or None).
+        progress: Called with (rows done, rows in total or None).
 
     Raises:
-        UpdateFailed: A bad row, or a bad file; the message says how to go on.
+        UpdateFailed: A row or the file is not valid. The message says how to resume.
         StoreBusy, StorePoisoned, IoFailed: The store cannot be written to.
     """
-    if commit_every < 1 or skip_rows < 0 or on_error not in ("stop", "skip"):
-        raise UnsupportedArgument(
-            f"commit_every is at least 1, skip_rows at least 0, on_error stop or skip; "
-            f"got {commit_every}, {skip_rows} and {on_error!r}"
-        )
+    if commit_every < 1:
+        raise UnsupportedArgument(f"commit_every={commit_every} is not valid: expected 1 or more")
+    if skip_rows < 0:
+        raise UnsupportedArgument(f"skip_rows={skip_rows} is not valid: expected 0 or more")
+    if on_error not in ("stop", "skip"):
+        raise UnsupportedArgument(f"on_error={on_error!r} is not valid: expected 'stop' or 'skip'")
     source = open_events(path, store.schema)
     run = _Run(store, source, skip_rows, on_error, dry_run)
     start = time.perf_counter()
@@ -97,7 +101,7 @@ def update_from(
 
 
 class _Run:
-    """One pass over a file; `done` rows of it are committed, or left out on purpose."""
+    """One pass over a file. The first `done` rows are committed, or skipped on purpose."""
 
     def __init__(
         self, store: Store, source: EventFile, skip_rows: int, on_error: OnError, dry_run: bool
@@ -108,14 +112,14 @@ class _Run:
         self.report = UpdateReport()
 
     def read(self, rows: Iterator[tuple[int, Row]], count: int) -> list[tuple[int, Row]]:
-        """The next rows; a line that cannot be read stops the run."""
+        """Returns the next rows. A file that cannot be read any further stops the run."""
         try:
             return list(islice(rows, count))
         except UpdateFailed as error:
-            raise UpdateFailed(f"{error}. {self._how_to_go_on()}") from error
+            raise UpdateFailed(f"{error}. {self._how_to_resume()}") from error
 
     def take(self, part: list[tuple[int, Row]]) -> None:
-        """Makes one commit of rows."""
+        """Applies rows as one commit."""
         messages: Messages = []
         events = list(self._events(part, messages))
         if not self._dry:
@@ -140,7 +144,7 @@ class _Run:
                 messages.append(self._bad(number, error))
 
     def _commit(self, events: list[Event], messages: Messages) -> list[Event]:
-        """Applies events; those that were not refused."""
+        """Applies events, and returns those that were not rejected."""
         try:
             with self._store.write() as tx:
                 apply_all(tx, events)
@@ -150,7 +154,7 @@ class _Run:
         return events
 
     def _commit_one_by_one(self, events: list[Event], messages: Messages) -> list[Event]:
-        # Nothing of the transaction was kept, so it can be done again to find the row that is bad.
+        # The transaction had no effect, so it can be repeated to find the row that is not valid.
         applied = []
         with self._store.write() as tx:
             for event in events:
@@ -164,19 +168,19 @@ class _Run:
         return applied
 
     def _bad(self, row: int, error: Exception) -> tuple[int, str]:
-        """A row that is skipped, and why; raises it if none is."""
+        """Returns a row to skip and the reason; raises the error if rows are not skipped."""
         if not self._skips:
             raise self._stop(row, error) from error
         return row, str(error)
 
     def _stop(self, row: int, error: Exception) -> UpdateFailed:
         return UpdateFailed(
-            f"{self._source.path}: row {row}: {error}. {self._how_to_go_on()}, or leave bad rows "
-            "out with on_error='skip'"
+            f"{self._source.path}: row {row}: {error}. {self._how_to_resume()}, or skip rows that "
+            "are not valid with on_error='skip'"
         )
 
-    def _how_to_go_on(self) -> str:
+    def _how_to_resume(self) -> str:
         return (
-            f"The {self.done} rows before its transaction are done: correct the file and "
-            f"go on with skip_rows={self.done}"
+            f"The first {self.done} rows are done: correct the file and resume with "
+            f"skip_rows={self.done}"
         )

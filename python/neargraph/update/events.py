@@ -1,7 +1,7 @@
-"""One event: a row of a file, as the call of a transaction that it stands for.
+"""One event: a row of a file, converted to a call of a transaction.
 
-The invariant: types, names and shapes of an event are checked when it is made; whether its nodes
-and edges exist shows when it is done.
+Invariant: types, names and shapes of an event are checked when it is created. The transaction
+checks whether its nodes and edges exist.
 """
 
 import operator
@@ -17,7 +17,7 @@ from neargraph.schema import EdgeType, NodeType, Schema, TensorMeta
 from neargraph.update.rows import as_array, shown, to_rows
 from neargraph.update.transaction import Transaction
 
-# What an event of each kind needs; `update` needs the id of a node or of an edge.
+# The fields that each operation requires; `update` also requires `id` or `edge_id`.
 OPS = {
     "add_node": (),
     "delete_node": ("id",),
@@ -29,14 +29,14 @@ TYPES = ("node_type", "edge_type")
 INTEGERS = ("id", "source", "destination", "edge_id", "time")
 FIELDS = ("op", *TYPES, *INTEGERS, "weight")
 _WITH_ROWS = ("add_node", "add_edge", "update")
-# Longer texts are no names; a message would repeat them.
+# Longer texts are not names, and messages repeat them.
 _NAME_MAX = 1000
 _WEIGHT_MAX = float(np.finfo(np.float32).max)
 
 
 @dataclass(frozen=True)
 class Event:
-    """One change to `owner`, a node type or an edge type; `row` counts from 1."""
+    """One change to `owner`, a node type or an edge type. Rows are numbered from 1."""
 
     row: int
     op: str
@@ -45,7 +45,7 @@ class Event:
     features: dict[str, Any] = field(default_factory=dict)
 
     def apply(self, tx: Transaction) -> None:
-        """Does it, or raises what the transaction says; then nothing of it was done."""
+        """Applies the event. If it raises an error, the event had no effect."""
         owner, values = self.owner, self.values
         if isinstance(owner, EdgeType):
             self._apply_to_edges(tx, owner)
@@ -53,8 +53,8 @@ class Event:
             new = tx.add_node(owner.name, self.features)
             if values.get("id", new) != new:
                 raise UpdateFailed(
-                    f"the new node of type {owner.name!r} has id {new}, not {values['id']}; "
-                    "correct the file, or leave the ids of new nodes out"
+                    f"the new node of type {owner.name!r} gets id {new}, not {values['id']}; "
+                    "correct the file, or leave out the ids of new nodes"
                 )
         elif self.op == "delete_node":
             tx.delete_node(owner.name, values["id"])
@@ -77,7 +77,7 @@ class Event:
 
 
 def apply_all(tx: Transaction, events: Iterable[Event]) -> None:
-    """Does many events, runs of new edges of one type together."""
+    """Applies events in order. Consecutive new edges of one type are added together."""
     for (is_run, _), group in groupby(events, _run):
         run = list(group)
         if not is_run or len(run) == 1:
@@ -104,22 +104,22 @@ def _run(event: Event) -> tuple[bool, Any]:
 
 
 def make_event(schema: Schema, row: int, given: Mapping[str, Any], dense: bool) -> Event:
-    """The event that a row stands for.
+    """Returns the event of a row.
 
     Args:
-        schema: Of the store.
-        row: Its number.
-        given: Values by column; columns without a value are left out.
-        dense: Every row has a value in every column, so what an event has no use for is ignored,
-            and negative ids stand for none.
+        schema: The schema of the store.
+        row: The number of the row, from 1.
+        given: Values by column, without the columns that have no value.
+        dense: Whether every row has a value in every column. Columns that the operation does not
+            use are then ignored, and a negative id means no id.
 
     Raises:
-        UnsupportedArgument, NameNotFound, RowWidth: It is no event of this store.
+        UnsupportedArgument, NameNotFound, RowWidth: The row is not a valid event of this store.
     """
     op = str(given.get("op", ""))
     if op not in OPS:
-        what = f"{shown(op)} is not an operation" if op else "op is missing"
-        raise UnsupportedArgument(f"{what}; use {', '.join(OPS)}")
+        what = f"{shown(op)} is not a valid op" if op else "op is missing"
+        raise UnsupportedArgument(f"{what}: expected {', '.join(OPS)}")
     edge_id = given.get("edge_id")
     has_edge_id = edge_id is not None and not (dense and _integer("edge_id", edge_id) < 0)
     of_edges = op.endswith("edge") or (op == "update" and has_edge_id)
@@ -138,7 +138,7 @@ def make_event(schema: Schema, row: int, given: Mapping[str, Any], dense: bool) 
         values = _useful(op, owner, values)
     for name in needed:
         if name not in values:
-            raise UnsupportedArgument(f"{op} needs {name}")
+            raise UnsupportedArgument(f"{op} requires {name}")
     return Event(row, op, owner, values, _features(op, owner, given, dense))
 
 
@@ -169,14 +169,16 @@ def _features(
             features[name] = _row(metas[name], value)
         elif not dense:
             of = owner.name if isinstance(owner, NodeType) else owner.triple
-            raise UnsupportedArgument(f"{op} of {of!r} takes no {name!r}")
+            raise UnsupportedArgument(
+                f"{op} of {of!r} does not use column {name!r}; leave the field empty"
+            )
     if op == "update" and not features:
-        raise UnsupportedArgument("update needs a column of a tensor")
+        raise UnsupportedArgument("update requires a column of a tensor")
     return features
 
 
 def _row(meta: TensorMeta, value: Any) -> Any:
-    """A row of a tensor; flat lists and texts take its shape and dtype."""
+    """Converts a value to a row of a tensor. Flat lists and texts get its shape and dtype."""
     array = as_array(meta.name, value)
     if array.dtype.kind in "US":
         texts, is_integer = array, meta.numpy_dtype.kind in "iub" and not meta.is_number
@@ -188,10 +190,10 @@ def _row(meta: TensorMeta, value: Any) -> Any:
         overflown = np.isinf(array) & (np.char.find(np.char.lower(texts.astype(str)), "inf") < 0)
         if overflown.any():
             what = shown(str(texts[overflown].flat[0]))
-            raise UnsupportedArgument(f"{meta.name}: {what} is too large for a number of 64 bits")
+            raise UnsupportedArgument(f"{meta.name}: {what} does not fit in 64 bits")
         if meta.dtype == "bool":
             if not np.isin(array, (0, 1)).all():
-                raise UnsupportedArgument(f"{meta.name} is bool: give 0 or 1, not {array}")
+                raise UnsupportedArgument(f"{meta.name} is bool: expected 0 or 1, got {array}")
             array = array.astype(np.bool_)
     if array.ndim <= 1 and array.size == int(np.prod(meta.shape)):
         array = array.reshape(meta.shape)
@@ -201,9 +203,11 @@ def _row(meta: TensorMeta, value: Any) -> Any:
 
 def _type_name(column: str, value: Any) -> str | None:
     if value is not None and not isinstance(value, str):
-        raise UnsupportedArgument(f"{column} is {shown(value)}, which is not a text")
+        raise UnsupportedArgument(f"{column} {shown(value)} is not a text")
     if value is not None and len(value) > _NAME_MAX:
-        raise UnsupportedArgument(f"{column} is {shown(value)}, which is too long for a name")
+        raise UnsupportedArgument(
+            f"{column} {shown(value)} is longer than {_NAME_MAX:,} characters"
+        )
     return value
 
 
@@ -211,10 +215,10 @@ def _integer(name: str, value: Any) -> int:
     try:
         number = int(value) if isinstance(value, str) else operator.index(value)
     except (TypeError, ValueError):
-        what = f"{name} is {shown(value)}, which is not a valid integer"
+        what = f"{name} {shown(value)} is not a valid integer"
         raise UnsupportedArgument(what) from None
     if not -(1 << 63) <= number < 1 << 63:
-        raise UnsupportedArgument(f"{name} is {shown(number)}, which does not fit 64 bits")
+        raise UnsupportedArgument(f"{name} {shown(number)} does not fit in 64 bits")
     return number
 
 
@@ -222,10 +226,10 @@ def _weight(value: Any) -> float:
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
-        what = f"weight is {shown(value)}, which is not a valid number"
+        what = f"weight {shown(value)} is not a valid number"
         raise UnsupportedArgument(what) from None
     if not abs(number) <= _WEIGHT_MAX:
         raise UnsupportedArgument(
-            f"weight is {number}; a weight is a finite number below {_WEIGHT_MAX:.2g}"
+            f"weight {number} is not valid: expected a finite number up to {_WEIGHT_MAX:.2g}"
         )
     return number

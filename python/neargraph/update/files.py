@@ -1,8 +1,8 @@
-"""Files of events: CSV, Parquet and npz, read row by row.
+"""Event files: CSV, Parquet and npz, read row by row.
 
-The invariant: a row is a dictionary of the columns that have a value in it, or says why it cannot
-be read; what a column means is not known here, but for the columns ``x_0``, ``x_1``, ... of a
-tensor ``x``, which become one.
+Invariant: a row is a dictionary of the columns that have a value in it, or a `BadRow` with the
+reason. Columns have no meaning here, with one exception: ``x_0``, ``x_1``, ... become the row of a
+tensor ``x``.
 """
 
 import csv
@@ -25,20 +25,22 @@ from neargraph.update.rows import shown
 
 
 class BadRow(NamedTuple):
-    """A row that cannot be read."""
+    """A row that cannot be read, and the reason."""
 
     why: str
 
 
 Row = dict[str, Any] | BadRow
-# One way to write a number, and none too long to be one.
+# Each number has one spelling, and is not too long for an index.
 _NUMBERED = re.compile(r"(.+)_(0|[1-9][0-9]{0,8})")
 _ROWS_AT_ONCE = 4096
 
 
 class EventFile(ABC):
-    """An open file of events. `dense` is as in `make_event`; `num_rows` is None where it is not
-    known beforehand."""
+    """An open event file.
+
+    `dense` is as in `make_event`. `num_rows` is None if it is not known beforehand.
+    """
 
     dense = False
     num_rows: int | None = None
@@ -50,33 +52,35 @@ class EventFile(ABC):
 
     @abstractmethod
     def rows(self) -> Iterator[Row]:
-        """All rows in order."""
+        """Yields all rows in order."""
 
     def check_columns(self, names: list[str]) -> None:
-        """Refuses a file without the column ``op``, or with columns that mean nothing here."""
+        """Rejects a file without a column ``op``, or with columns that are not known."""
         if "op" not in names:
             known = shown(", ".join(names))[1:-1]
             self.refuse(
-                f"there is no column 'op', only {known}" if names else "there is no column 'op'"
+                f"there is no column 'op'; the columns are {known}"
+                if names
+                else "there is no column 'op'; the file has no columns"
             )
         for name, count in Counter(names).items():
             if count > 1:
-                self.refuse(f"there are {count} columns {shown(name)}")
+                self.refuse(f"column {shown(name)} occurs {count} times")
             parts = _NUMBERED.fullmatch(name)
             tensor = name if name in self._tensors or parts is None else parts[1]
             if name not in FIELDS and tensor not in self._tensors:
                 self.refuse(
-                    f"column {shown(name)} is neither one of {', '.join(FIELDS)} nor a tensor of "
-                    f"the store ({', '.join(sorted(self._tensors)) or 'it has none'})"
+                    f"column {shown(name)} is not valid: expected one of {', '.join(FIELDS)}, or a "
+                    f"tensor of the store ({', '.join(sorted(self._tensors)) or 'it has none'})"
                 )
 
     def refuse(self, what: str) -> None:
-        """Raises `UpdateFailed` with the path."""
+        """Raises `UpdateFailed` with the path and a reason."""
         raise UpdateFailed(f"{self.path}: {what}")
 
     @contextmanager
     def readable(self) -> Iterator[None]:
-        """Within it, a library that fails on the file's content raises `UpdateFailed`."""
+        """Converts the errors of a parser in the block to `UpdateFailed`."""
         try:
             yield
         except (UpdateFailed, MissingDependency, GeneratorExit):
@@ -86,7 +90,7 @@ class EventFile(ABC):
 
 
 class CsvFile(EventFile):
-    """Comma or tab separated, with a line of names; empty fields have no value."""
+    """A file of comma- or tab-separated text with a header line. Empty fields have no value."""
 
     def __init__(self, path: Path, schema: Schema) -> None:
         super().__init__(path, schema)
@@ -108,7 +112,7 @@ class CsvFile(EventFile):
                 except StopIteration:
                     return
                 except csv.Error as error:
-                    # The reader goes on with the next line.
+                    # The reader continues with the next line.
                     yield BadRow(f"line {reader.line_num}: {error}")
                     continue
                 except (OSError, EOFError, zlib.error) as error:
@@ -117,7 +121,7 @@ class CsvFile(EventFile):
                 yield BadRow(f"line {reader.line_num} {why}") if why else _filled(line, places)
 
     def _open(self) -> TextIO:
-        # Bytes that are no UTF-8 spoil their row, not the file.
+        # Bytes that are not UTF-8 invalidate their row, not the file.
         how: dict[str, Any] = {"encoding": "utf-8", "errors": "surrogateescape", "newline": ""}
         if self.path.suffix == ".gz":
             return cast(TextIO, gzip.open(self.path, "rt", **how))
@@ -134,14 +138,17 @@ class CsvFile(EventFile):
                 parts.setdefault(match[1], {})[int(match[2])] = place
         for name, found in parts.items():
             if sorted(found) != list(range(len(found))):
-                self.refuse(f"columns {name}_0 ... {name}_{max(found)} are not all there")
+                missing = min(set(range(max(found))) - found.keys())
+                self.refuse(
+                    f"column {name}_{missing} is missing: expected {name}_0 ... {name}_{max(found)}"
+                )
             places[name] = [found[k] for k in range(len(found))]
         return places
 
 
 def _why_bad(line: list[str], width: int) -> str | None:
     if len(line) != width:
-        return f"has {len(line)} fields, the first line has {width}"
+        return f"has {len(line)} fields, and the first line has {width}"
     text = "".join(line)
     if "\0" in text:
         return "has a NUL byte"
@@ -164,7 +171,7 @@ def _filled(line: list[str], places: dict[str, int | list[int]]) -> Row:
 
 
 class ParquetFile(EventFile):
-    """A table whose nulls are no values; a tensor is a column of numbers or of lists."""
+    """A Parquet table. Nulls mean no value. A tensor is a column of numbers or of lists."""
 
     def __init__(self, path: Path, schema: Schema) -> None:
         super().__init__(path, schema)
@@ -193,7 +200,7 @@ class ParquetFile(EventFile):
         try:
             found = part.to_pylist()
         except (ValueError, OverflowError) as error:
-            # A value that Python cannot hold, such as bytes that are no text, spoils its row alone.
+            # A value that Python cannot hold, such as invalid UTF-8, invalidates only its row.
             if part.num_rows == 1:
                 yield BadRow(f"it cannot be read: {error}")
                 return
@@ -205,7 +212,7 @@ class ParquetFile(EventFile):
 
 
 class NpzFile(EventFile):
-    """Arrays of equal length by column; tensors are [n, *shape]. Every row has every column."""
+    """Arrays of equal length, one for each column. Tensors are [n, *shape]."""
 
     dense = True
 
@@ -216,7 +223,7 @@ class NpzFile(EventFile):
             self._columns = {name: file[name] for name in file.files}
         for name, column in self._columns.items():
             if column.ndim == 0:
-                self.refuse(f"column {name!r} is a single value; columns have a value for each row")
+                self.refuse(f"column {name!r} is a single value: expected one value for each row")
         lengths = {name: len(column) for name, column in self._columns.items()}
         if len(set(lengths.values())) > 1:
             self.refuse(f"the columns have unequal lengths: {lengths}")
@@ -229,11 +236,11 @@ class NpzFile(EventFile):
 
 
 def open_events(path: Path, schema: Schema) -> EventFile:
-    """Opens a file of events by its ending: .csv, .tsv (also with .gz), .parquet or .npz.
+    """Opens an event file by its extension: .csv, .tsv (also with .gz), .parquet or .npz.
 
     Raises:
-        UpdateFailed: Another ending, or columns that mean nothing.
-        FileNotFoundError: It is not there.
+        UpdateFailed: The extension or a column is not known.
+        FileNotFoundError: The file does not exist.
     """
     if not path.exists():
         raise FileNotFoundError(2, "no such file", str(path))
@@ -244,4 +251,7 @@ def open_events(path: Path, schema: Schema) -> EventFile:
         return ParquetFile(path, schema)
     if path.suffix == ".npz":
         return NpzFile(path, schema)
-    raise UpdateFailed(f"{path}: events come in .csv, .tsv, .parquet and .npz files")
+    raise UpdateFailed(
+        f"{path}: {path.suffix!r} is not the extension of an event file: expected .csv, .tsv, "
+        ".parquet or .npz"
+    )

@@ -1,7 +1,7 @@
-"""Values from Python as the bytes of rows.
+"""Conversion of Python values to the bytes of rows.
 
-The invariant: no value is changed on the way other than by rounding to what is stored. What does
-not fit is refused before a transaction has done anything.
+Invariant: a value changes only by rounding to the stored dtype. A value that does not fit is
+rejected before the transaction has any effect.
 """
 
 import sys
@@ -19,19 +19,20 @@ _SHOWN_MAX = 60
 def to_rows(
     meta: TensorMeta, value: Any, count: int | None
 ) -> NDArray[np.uint8] | NDArray[np.float32]:
-    """The bytes of `count` rows of a tensor, one after the other; None stands for a single row.
+    """Returns the bytes of rows of a tensor, one row after the other.
 
-    Floats for a tensor of narrower elements come as float32, for the core to round.
+    For tensors of f16, bf16 and scaled int8 it may return float32 instead, which the core rounds.
 
     Args:
         meta: The tensor.
-        value: [count, *shape], or [*shape] for a single row: NumPy, torch or lists. A bf16 tensor
-            takes torch.bfloat16, uint16 as the raw bits, and other numbers, which are rounded. A
-            tensor of scaled int8 takes the numbers that it stands for.
+        value: [count, *shape], or [*shape] for a single row: a NumPy array, a torch tensor or
+            lists. A bf16 tensor accepts torch.bfloat16, uint16 as raw bits, and other numbers,
+            which are rounded. A tensor of scaled int8 accepts unscaled numbers.
+        count: Number of rows; None for a single row.
 
     Raises:
-        RowWidth: The shape differs.
-        UnsupportedArgument: Values of this dtype do not fit the tensor's, or its rows are sparse.
+        RowWidth: `value` has another shape.
+        UnsupportedArgument: Values of this dtype do not fit the tensor, or it is stored sparse.
     """
     if meta.sparse:
         what = f"tensor {meta.name!r} is stored sparse, and its rows cannot be changed"
@@ -40,7 +41,8 @@ def to_rows(
     wanted = meta.shape if count is None else (count, *meta.shape)
     if array.shape != wanted:
         raise RowWidth(
-            f"tensor {meta.name!r} needs an array of shape {list(wanted)}, got {list(array.shape)}"
+            f"tensor {meta.name!r}: expected an array of shape {list(wanted)}, got "
+            f"{list(array.shape)}"
         )
     dtype = meta.numpy_dtype
     if meta.scaled or (meta.dtype in ("f16", "bf16") and array.dtype != dtype):
@@ -49,10 +51,10 @@ def to_rows(
 
 
 def as_array(name: str, value: Any) -> NDArray[Any]:
-    """The values for tensor `name` as an array.
+    """Returns the values for tensor `name` as an array.
 
     Raises:
-        UnsupportedArgument: There is no array of these values, as of lists of unequal lengths.
+        UnsupportedArgument: They do not form an array, such as lists of unequal lengths.
     """
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
@@ -66,8 +68,8 @@ def as_array(name: str, value: Any) -> NDArray[Any]:
 
 
 def shown(value: Any) -> str:
-    """A value as a message repeats it: the beginning, where it is long."""
-    # The digits of a huge integer would take minutes to find, and Python refuses to.
+    """Returns the text of a value for messages, shortened if it is long."""
+    # Formatting a huge integer takes minutes, and Python limits its digits.
     if isinstance(value, int) and abs(value) >= 1 << 128:
         return f"an integer of {value.bit_length()} bits"
     text = repr(value)
@@ -75,7 +77,7 @@ def shown(value: Any) -> str:
 
 
 def to_float32(name: str, array: NDArray[Any]) -> NDArray[np.float32]:
-    """The array as float32.
+    """Converts an array to float32.
 
     Raises:
         UnsupportedArgument: A finite value would become infinite.
@@ -85,8 +87,8 @@ def to_float32(name: str, array: NDArray[Any]) -> NDArray[np.float32]:
     lost = np.isinf(rounded) & np.isfinite(array)
     if lost.any():
         raise UnsupportedArgument(
-            f"{name} is stored with 32 bits, which cannot hold {array[lost].flat[0]}; values lie "
-            "between -3.4e38 and 3.4e38"
+            f"{name} is stored as 32 bits, which cannot hold {array[lost].flat[0]}: expected a "
+            "value between -3.4e38 and 3.4e38"
         )
     return rounded
 
@@ -104,11 +106,11 @@ def _cast(meta: TensorMeta, array: NDArray[Any], dtype: np.dtype[Any]) -> NDArra
         low, high = int(array.min()), int(array.max())
         if low < limits.min or high > limits.max:
             raise UnsupportedArgument(
-                f"tensor {meta.name!r} is {meta.dtype}, which goes from {limits.min} to "
-                f"{limits.max}; got {low if low < limits.min else high}"
+                f"tensor {meta.name!r} is {meta.dtype}: expected values from {limits.min} to "
+                f"{limits.max}, got {low if low < limits.min else high}"
             )
         return array.astype(dtype)
     raise UnsupportedArgument(
-        f"tensor {meta.name!r} is {meta.dtype}, which {array.dtype} does not fit without loss; "
-        "convert the values first"
+        f"tensor {meta.name!r} is {meta.dtype}, and {array.dtype} cannot be converted to it "
+        "without loss; convert the values first"
     )

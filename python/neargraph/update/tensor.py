@@ -1,7 +1,7 @@
-"""A tensor that a store gets after its import: rows from an array, a file, or part by part.
+"""Adding a tensor after the import: rows from an array, a file, or in parts.
 
-What is durable when, and what a crash leaves, is decided in the compiled core alone. The invariant:
-rows are stored as they are given; what no dtype of the store holds is refused.
+Only the compiled core decides when rows are durable, and what remains after a crash. Invariant:
+rows keep their dtype; a dtype that the store does not have is rejected.
 """
 
 import os
@@ -27,7 +27,7 @@ _DTYPE_OF = {np.dtype(kind): name for name, kind in NUMPY_OF.items() if name != 
 def add_tensor(
     store: "Store", name: str, rows: Any, node_type: str | None, of: Version | None
 ) -> int:
-    """See `Store.add_tensor`."""
+    """Implements `Store.add_tensor`."""
     owner = store.schema.node_type(node_type)
     check_name(owner, name)
     is_bf16 = str(getattr(rows, "dtype", "")) == "torch.bfloat16"
@@ -35,11 +35,13 @@ def add_tensor(
     dtype = "bf16" if is_bf16 else _DTYPE_OF.get(table.dtype.newbyteorder("="))
     if dtype is None:
         raise UnsupportedArgument(
-            f"tensor {name!r} cannot have elements of {table.dtype}: convert them to one of "
+            f"tensor {name!r} cannot store elements of {table.dtype}: convert them to one of "
             f"{', '.join(str(known) for known in _DTYPE_OF)}"
         )
     if table.ndim == 0:
-        raise UnsupportedArgument(f"tensor {name!r} needs an array [nodes, ...], got one number")
+        raise UnsupportedArgument(
+            f"tensor {name!r}: expected an array [nodes, ...], got one number"
+        )
     shape = list(table.shape[1:])
     width = int(np.prod(shape, dtype=np.int64)) * table.dtype.itemsize
     step = max(1, _PART_BYTES // max(1, width))
@@ -57,7 +59,7 @@ def add_parts(
     parts: Iterator[NDArray[Any]],
     of: Version | None,
 ) -> int:
-    """Adds a tensor whose rows come in parts, none of them empty; the number of the commit."""
+    """Adds a tensor from parts of rows, none of them empty. Returns the number of the commit."""
     if of is not None:
         _check_version(store, owner, name, num_rows, of)
     stored = np.dtype(NUMPY_OF[dtype]).newbyteorder("<")
@@ -79,32 +81,40 @@ def add_parts(
 
 def _check_version(store: "Store", owner: NodeType, name: str, num_rows: int, of: Version) -> None:
     if of.path != store.path:
-        raise UnsupportedArgument(f"a version of {of.path} says nothing about {store.path}")
+        raise UnsupportedArgument(
+            f"of= is a snapshot of {of.path}: expected a snapshot of {store.path}"
+        )
     count = of.schema.node_type(owner.name).num_nodes
     if num_rows != count:
         raise UnsupportedArgument(
-            f"tensor {name!r} has {num_rows} rows, and node type {owner.name!r} had {count} nodes "
-            f"at commit {of.lsn}"
+            f"tensor {name!r} has {num_rows} rows, but node type {owner.name!r} had {count} ids at "
+            f"commit {of.lsn}"
         )
 
 
 def check_name(owner: NodeType, name: str) -> None:
-    """`UnsupportedArgument` if a node type cannot get a tensor of this name."""
+    """Checks that a node type can get a tensor of this name.
+
+    Raises:
+        UnsupportedArgument: The name is empty, taken, or reserved for splits.
+    """
     if not name:
-        raise UnsupportedArgument("a tensor needs a name, got an empty one")
+        raise UnsupportedArgument("the name of the tensor is empty; choose a name")
     if any(meta.name == name for meta in owner.tensors):
         raise UnsupportedArgument(
-            f"node type {owner.name!r} has a tensor {name!r} already, and none is replaced: choose "
-            "another name, or change its rows with tx.update_features"
+            f"node type {owner.name!r} already has a tensor {name!r}, which cannot be replaced: "
+            "choose another name, or change its rows with tx.update_features"
         )
     if name.startswith("split_"):
-        raise UnsupportedArgument(f"tensor {name!r}: names that begin with split_ are of splits")
+        raise UnsupportedArgument(
+            f"tensor {name!r}: names that begin with split_ are reserved for splits; choose another"
+        )
 
 
 def _loaded(path: str | os.PathLike[str]) -> NDArray[Any]:
     file = Path(path)
     if file.suffix != ".npy":
-        raise UnsupportedArgument(f"{file}: rows come from a .npy file or from an array")
+        raise UnsupportedArgument(f"{file} is not a .npy file: expected a .npy file or an array")
     try:
         table: NDArray[Any] = np.load(file, mmap_mode="r", allow_pickle=False)
     except ValueError as error:

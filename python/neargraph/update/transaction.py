@@ -1,8 +1,8 @@
-"""Transactions: updates of a store that become one commit.
+"""Transactions: changes of a store that become one commit.
 
-Names, shapes and dtypes are settled here; the compiled core does the rest. The invariant: arguments
-are checked before anything is done: a method that refuses them has done nothing, and one that fails
-half way spoils its transaction, so that no half of a call is ever committed.
+This module resolves names, shapes and dtypes; the compiled core does the rest. Invariant: a method
+checks its arguments before it changes anything. If it rejects them, it has no effect. If it fails
+halfway, its transaction cannot be committed, so no part of a call is ever committed.
 """
 
 import operator
@@ -36,29 +36,29 @@ _StoredRows = list[tuple[str, NDArray[np.uint8]]]
 
 
 class Transaction:
-    """Updates that become durable and visible together, or not at all; see `Store.write`.
+    """Changes that become durable and visible together, or not at all; see `Store.write`.
 
-    A transaction sees what it has done itself: a node that was added can be linked at once. A call
-    that is refused (`NodeNotFound`, `EdgeNotFound`, ...), with arrays too, has done nothing, and
-    the transaction can go on.
+    A transaction sees its own changes: an edge can be added to a new node at once. A call that
+    raises `NodeNotFound`, `EdgeNotFound` or the like has no effect, even with arrays, and the
+    transaction remains usable.
 
     Attributes:
-        lsn: The number of the commit, once the block has ended.
+        lsn: The number of the commit; None until the block has ended.
     """
 
     def __init__(self, store: "Store") -> None:
         self._store = store
-        # Transactions are many and types do not change, so the newest version need not be parsed.
+        # Types do not change, so the catalog is not parsed again for every transaction.
         self._schema = store.types
         self._local: ProcessLocal[_core.Transaction] | None = None
-        self._state = "has not begun: use it in a with block"
+        self._state = "has not begun; use it in a with block"
         self._cause: BaseException | None = None
         self.lsn: int | None = None
 
     def __enter__(self) -> "Transaction":
         if self._local is not None:
             raise TransactionEnded(
-                "a transaction is for one with block; start another one with store.write()"
+                "this transaction was already used; start another one with store.write()"
             )
         core, turn = self._store.core, self._store.turn
         turn.take()
@@ -68,7 +68,7 @@ class Transaction:
             turn.give()
             raise
         self._local = ProcessLocal(_in_another_process, handle)
-        # Whoever wrote before may have added tensors.
+        # Previous writers may have added tensors.
         self._schema = self._store.types
         self._state = ""
         return self
@@ -86,11 +86,11 @@ class Transaction:
             turn.give()
             if kind is None:
                 raise TransactionEnded(
-                    f"the transaction cannot be committed: a call failed half way ({self._cause}); "
-                    "start a new one"
+                    f"the transaction cannot be committed: a call failed halfway ({self._cause}); "
+                    "start another one with store.write()"
                 ) from self._cause
             return
-        # The next transaction may begin while this one waits for the disk: then they share a sync.
+        # The next transaction may begin while this one waits for the disk, so they share a sync.
         turn.give()
         self.lsn = handle.commit()[0]
 
@@ -113,16 +113,16 @@ class Transaction:
         """Adds a node and returns its id.
 
         Args:
-            node_type: May be left out if there is one type.
-            features: Rows by the name of the tensor, such as ``{"x": [d]}``; others are 0.
-            label: The row of tensor ``y``.
-            split: ``"train"``, ``"val"`` or ``"test"``, of the first split.
+            node_type: May be left out if the store has one node type.
+            features: Rows by tensor name, such as ``{"x": [d]}``. Rows of other tensors are 0.
+            label: The row of the tensor ``y``.
+            split: ``"train"``, ``"val"`` or ``"test"``, of split 0.
 
         Raises:
-            NameNotFound: No such node type or tensor.
-            RowWidth: A row has another shape than the tensor's.
-            UnsupportedArgument: A row has another dtype or a value that what is stored cannot hold
-                (beyond f16, or beyond the scale of an int8 column), or the type has string ids.
+            NameNotFound: The store has no such node type or tensor.
+            RowWidth: A row has another shape than its tensor.
+            UnsupportedArgument: A dtype does not fit, the stored dtype cannot hold a value (beyond
+                f16, or beyond the scale of an int8 column), or the node type has string ids.
         """
         owner = self._schema.node_type(node_type)
         rows = self._stored(owner, _node_rows(owner, features, label, split, None))
@@ -137,27 +137,27 @@ class Transaction:
         labels: Any = None,
         split: str | None = None,
     ) -> NDArray[np.int64]:
-        """Adds many nodes and returns their ids, [n].
+        """Adds n nodes and returns their ids, [n].
 
         Args:
-            node_type: May be left out if there is one type.
-            features: Rows by the name of the tensor, such as ``{"x": [n, d]}``; others are 0.
-            count: n, where neither features nor labels tell it.
-            labels: Rows of tensor ``y``, [n].
-            split: As in `add_node`, for all of them.
+            node_type: May be left out if the store has one node type.
+            features: Rows by tensor name, such as ``{"x": [n, d]}``. Rows of other tensors are 0.
+            count: n; required if there are neither features nor labels.
+            labels: Rows of the tensor ``y``, [n].
+            split: As in `add_node`, for all nodes.
 
         Raises:
-            RowWidth: An array has another shape than [n, *the tensor's].
+            RowWidth: An array does not have the shape [n, *shape].
             NameNotFound, UnsupportedArgument: As in `add_node`.
         """
         owner = self._schema.node_type(node_type)
         if count is None:
             first = next(iter((features or {}).values()), labels)
             if first is None:
-                raise UnsupportedArgument("add_nodes needs features, labels or count=")
+                raise UnsupportedArgument("add_nodes requires features=, labels= or count=")
             count = len(first)
         if count < 0:
-            raise UnsupportedArgument(f"add_nodes needs a count of at least 0, got {count}")
+            raise UnsupportedArgument(f"count={count} is not valid: expected 0 or more")
         rows = self._stored(owner, _node_rows(owner, features, labels, split, count))
         return self._add_nodes(owner, rows, count)
 
@@ -167,10 +167,16 @@ class Transaction:
         return ids
 
     def update_features(self, node_type: str | None, ids: ArrayLike, name: str, rows: Any) -> None:
-        """Replaces rows of a node tensor: one, with an id and [*shape], or [n] and [n, *shape].
+        """Replaces rows of a node tensor.
+
+        Args:
+            node_type: The node type; None if the store has one.
+            ids: A node id, or ids [n].
+            name: The name of the tensor.
+            rows: [*shape] for a single id, otherwise [n, *shape].
 
         Raises:
-            NodeNotFound: An id was never given out, or its node is deleted.
+            NodeNotFound: An id was never assigned, or its node was deleted.
             RowWidth, NameNotFound, UnsupportedArgument: As in `add_node`.
 
         Example:
@@ -183,20 +189,31 @@ class Transaction:
     def set_split(
         self, node_type: str | None, ids: ArrayLike, name: str | None, index: int = 0
     ) -> None:
-        """Puts nodes into ``"train"``, ``"val"`` or ``"test"``, or with None into none of them."""
+        """Moves nodes to a split.
+
+        Args:
+            node_type: The node type; None if the store has one.
+            ids: A node id, or ids [n].
+            name: ``"train"``, ``"val"`` or ``"test"``; None: no split.
+            index: Number of the split if there are several.
+
+        Raises:
+            NodeNotFound: An id was never assigned, or its node was deleted.
+            NameNotFound: The store has no such node type or split.
+        """
         owner = self._schema.node_type(node_type)
         many = as_ids(ids)
         codes = np.full(len(many), 0 if name is None else split_code(name), np.uint8)
         self._set_rows(owner, many, f"split_{index}", codes)
 
     def delete_node(self, node_type: str | None, node: int) -> None:
-        """Deletes a node with all of its edges.
+        """Deletes a node and all of its edges.
 
-        Its id is not given out again, unless the store was imported with ``reuse_ids``.
+        Its id is not assigned again, unless the store was imported with ``reuse_ids``.
 
         Raises:
-            NodeNotFound: There is no such node.
-            ReverseMissing: An edge type that starts here keeps no reverse.
+            NodeNotFound: The node does not exist.
+            ReverseMissing: The reverse of an edge type that starts at this node type was not kept.
         """
         owner = self._schema.node_type(node_type)
         self._core.delete_node(owner.index, _id(owner, node))
@@ -213,23 +230,25 @@ class Transaction:
         weight: float | None = None,
         features: Features = None,
     ) -> int | None:
-        """Adds an edge, in both directions where the type is undirected or keeps its reverse.
+        """Adds an edge and returns its id.
 
-        On a ``unique`` type an edge that is there takes the new time and weight, and keeps its id.
+        If the type is undirected or keeps its reverse, the edge is added in both directions. The
+        new entry is the last of its list; lists with times stay sorted by time. If the type is
+        ``unique`` and the edge exists, the edge keeps its id and gets the new time and weight.
 
         Args:
-            edge_type: The triple, or any of its short forms; None where there is one type.
-            source: A node id.
-            destination: A node id.
-            time: Needed where the type keeps times, and only there.
-            weight: The same for weights.
+            edge_type: The triple, or any of its short forms; None if there is one edge type.
+            source: The id of the source node.
+            destination: The id of the destination node.
+            time: Required if the type has times, otherwise not allowed.
+            weight: Required if the type has weights, otherwise not allowed.
             features: Rows by the name of the edge tensor, such as ``{"edge_attr": [d]}``.
 
         Returns:
-            The edge id, or None where edges have none.
+            The edge id; None if the edges of this type have no ids.
 
         Raises:
-            NodeNotFound: An end does not exist.
+            NodeNotFound: The source or the destination does not exist.
             RowWidth, NameNotFound, UnsupportedArgument: As in `add_node`.
         """
         owner = self._schema.edge_type(edge_type)
@@ -250,9 +269,10 @@ class Transaction:
         weights: ArrayLike | None = None,
         features: Features = None,
     ) -> NDArray[np.int64] | None:
-        """`add_edge` for arrays [n], with features [n, *shape]; returns edge ids [n], or None.
+        """Adds n edges and returns their ids, [n], or None if the edges have no ids.
 
-        What has to be read for them is read together.
+        This is `add_edge` for arrays [n] and features [n, *shape]. It reads the lists of all edges
+        together.
         """
         owner = self._schema.edge_type(edge_type)
         tails = as_ids(sources)
@@ -273,12 +293,16 @@ class Transaction:
         inline = [("time", times, owner.has_time), ("weight", weights, owner.has_weight)]
         for name, column, kept in inline:
             if kept != (column is not None):
-                need = f"keeps {name}s: give {name}=" if kept else f"keeps no {name}s"
-                raise UnsupportedArgument(f"edge type {owner.triple!r} {need}")
+                has, do = ("has", "pass") if kept else ("has no", "leave out")
+                raise UnsupportedArgument(f"edge type {owner.triple!r} {has} {name}s; {do} {name}=")
             if column is not None and len(column) != len(tails):
-                raise RowWidth(f"{len(tails)} edges need as many {name}s, got {len(column)}")
+                raise RowWidth(
+                    f"{name}s= has {len(column)} values: expected {len(tails)}, one for each edge"
+                )
         if len(tails) != len(heads):
-            raise RowWidth(f"{len(tails)} sources and {len(heads)} destinations are no edges")
+            raise RowWidth(
+                f"destinations has {len(heads)} ids: expected {len(tails)}, one for each source"
+            )
         ids = self._core.add_edges(owner.index, tails, heads, times, weights)
         self._put_rows(owner, rows, ids)
         return ids if owner.has_edge_ids else None
@@ -286,10 +310,10 @@ class Transaction:
     def update_edge_features(
         self, edge_type: EdgeName, edge_ids: ArrayLike, name: str, rows: Any
     ) -> None:
-        """Replaces rows of an edge tensor by edge id; arguments as in `update_features`.
+        """Replaces rows of an edge tensor by edge id. Arguments are as in `update_features`.
 
         Raises:
-            UnsupportedArgument: An edge id was never given out.
+            UnsupportedArgument: An edge id was never assigned.
         """
         owner = self._schema.edge_type(edge_type)
         self._set_rows(owner, edge_ids, name, rows)
@@ -300,12 +324,12 @@ class Transaction:
         """Deletes all parallel edges between two nodes, or the one with `edge_id`.
 
         Returns:
-            How many edges that were.
+            The number of deleted edges.
 
         Raises:
-            EdgeNotFound: There is none.
-            NodeNotFound: An end does not exist.
-            UnsupportedArgument: An `edge_id`, though edges of this type have none.
+            EdgeNotFound: There is no such edge.
+            NodeNotFound: The source or the destination does not exist.
+            UnsupportedArgument: `edge_id` is given, but edges of this type have no ids.
         """
         owner = self._schema.edge_type(edge_type)
         types = self._schema.node_types
@@ -316,7 +340,7 @@ class Transaction:
             None if edge_id is None else _edge_id(owner, edge_id),
         )
 
-    # What they share
+    # Rows
 
     def _set_rows(self, owner: NodeType | EdgeType, ids: ArrayLike, name: str, rows: Any) -> None:
         array = np.asarray(ids)
@@ -327,7 +351,7 @@ class Transaction:
         self._core.set_rows(owner.kind, owner.index, name, many, values)
 
     def _stored(self, owner: NodeType | EdgeType, rows: _Rows) -> _StoredRows:
-        """The rows as their tensors store them."""
+        """Converts rows to the stored dtypes of their tensors."""
         kind, index = owner.kind, owner.index
         return [
             (name, v if v.dtype == np.uint8 else self._core.encode_rows(kind, index, name, v))
@@ -337,10 +361,10 @@ class Transaction:
     def _put_rows(
         self, owner: NodeType | EdgeType, rows: _StoredRows, ids: NDArray[np.int64]
     ) -> None:
-        """The rows of what was just added; if that fails, half a call is done, and the transaction
-        lost.
+        """Writes the rows of new nodes or edges.
 
-        Everything else is one call of the core, which is done as a whole or not at all.
+        All other changes are one call of the core, which has its whole effect or none. If this
+        second call fails, the change is incomplete, so the transaction cannot be committed.
         """
         try:
             for name, values in rows:
@@ -355,15 +379,15 @@ class Transaction:
 
 def _in_another_process() -> _core.Transaction:
     raise TransactionEnded(
-        "the process that forked this one has this transaction open, and it ends there; start "
-        "one of your own with store.write() when the other process has closed the store"
+        "this transaction belongs to the parent process; start another one with store.write() "
+        "after the parent has closed the store"
     )
 
 
 def _id(owner: NodeType, node: int) -> int:
     value = operator.index(node)
     if value < 0:
-        raise NodeNotFound(f"node {value} of type {owner.name!r} does not exist: ids count from 0")
+        raise NodeNotFound(f"node {value} of type {owner.name!r} does not exist: ids start at 0")
     if value >= 1 << 63:
         raise NodeNotFound(f"node {shown(value)} of type {owner.name!r} does not exist")
     return value
@@ -372,7 +396,7 @@ def _id(owner: NodeType, node: int) -> int:
 def _edge_id(owner: EdgeType, edge_id: int) -> int:
     value = operator.index(edge_id)
     if not 0 <= value < 1 << 63:
-        raise EdgeNotFound(f"there is no edge {shown(value)} of type {owner.triple!r}")
+        raise EdgeNotFound(f"edge {shown(value)} of type {owner.triple!r} does not exist")
     return value
 
 
@@ -380,16 +404,16 @@ def _times(times: ArrayLike) -> NDArray[np.int64]:
     try:
         return as_ids(times)
     except NodeOutOfRange:
-        raise UnsupportedArgument("a time does not fit 64 bits; times are below 2^63") from None
+        raise UnsupportedArgument("a time does not fit in 64 bits") from None
 
 
 def _weights(weights: ArrayLike) -> NDArray[np.float32]:
     array = as_array("weight", weights)
     if array.dtype.kind not in "fiub":
-        raise UnsupportedArgument(f"weights are numbers, got {array.dtype}")
+        raise UnsupportedArgument(f"weights must be numbers, got {array.dtype}")
     if not np.isfinite(array).all():
         bad = array[~np.isfinite(array)].flat[0]
-        raise UnsupportedArgument(f"a weight is {bad}; weights are finite numbers")
+        raise UnsupportedArgument(f"weight {bad} is not valid: expected a finite number")
     return to_float32("weight", array).reshape(-1)
 
 

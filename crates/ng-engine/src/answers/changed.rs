@@ -34,15 +34,15 @@ impl ChangedNodes {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum WhyAll {
     /// The store does not know what changed.
-    #[error("what changed between the two snapshots is not known")]
+    #[error("the changes between the two snapshots are unknown")]
     Unknown,
     /// Rows of edges changed; which answers have these edges is not kept.
-    #[error("rows of edges changed in tensor {tensor:?}, which the model takes")]
+    #[error("edge rows of tensor {tensor:?}, an input of the model, have changed")]
     EdgeRows {
         /// The tensor.
         tensor: String,
     },
     /// Answers are not those of nodes.
-    #[error("the model answers for whole graphs")]
+    #[error("the model computes whole graphs")]
     Graphs,
 }

@@ -98,7 +98,7 @@ impl Chunks<'_> {
             let reading = std::thread::Builder::new().name("ng-layer-read".into());
             let started = reading.spawn_scoped(scope, move || self.read_all(&idle, &send));
             started.map_err(|source| LayerwiseError::Folder {
-                action: "start a thread that reads for",
+                action: "start a reader thread for",
                 folder: self.work.folder().to_owned(),
                 source,
             })?;

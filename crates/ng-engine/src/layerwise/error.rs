@@ -56,7 +56,7 @@ pub enum LayerwiseError {
     #[error(transparent)]
     ReadTable(#[from] ng_io::ReadError),
     /// A table or the record of what is done cannot be written.
-    #[error("{source}; what is done stays in {folder}, and the next run goes on from there")]
+    #[error("{source}; finished rows are kept in {folder}, and the next run resumes from them")]
     Write {
         /// The folder.
         folder: String,
@@ -74,13 +74,13 @@ pub enum LayerwiseError {
         source: std::io::Error,
     },
     /// Another process computes into the folder.
-    #[error("another process computes into {folder}; let it end, or stop it")]
+    #[error("another process is computing into {folder}; wait until it ends, or stop it")]
     Busy {
         /// The folder.
         folder: String,
     },
     /// A table is not what was written.
-    #[error("rows {first} to {last} of {file} are not those that were written; start anew")]
+    #[error("rows {first} to {last} of {file} are damaged; start again")]
     Damaged {
         /// The table.
         file: String,
@@ -90,7 +90,7 @@ pub enum LayerwiseError {
         last: u64,
     },
     /// The caller stopped it.
-    #[error("stopped; what is done stays in {folder}, and the next run goes on from there")]
+    #[error("stopped; finished rows are kept in {folder}, and the next run resumes from them")]
     Stopped {
         /// The folder.
         folder: String,

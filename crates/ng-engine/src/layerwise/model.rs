@@ -51,8 +51,10 @@ impl Model {
         crate::schema::check(model, snapshot.catalog())?;
         let types = &snapshot.catalog().node_types;
         if let Some(large) = types.iter().find(|meta| meta.num_nodes > u64::from(u32::MAX)) {
-            let problem =
-                format!("{} nodes of type {:?} are too many", large.num_nodes, large.name);
+            let problem = format!(
+                "{} nodes of type {:?} are too many for layer-wise inference: at most 2^32 - 1",
+                large.num_nodes, large.name
+            );
             return Err(EngineError::Question { problem }.into());
         }
         let binding = Binding::new(&model.graph, &snapshot)?;
@@ -114,7 +116,7 @@ impl Model {
                 self.stored.insert(value, stored);
             }
             _ => {
-                let problem = "is not given for all nodes at once".to_owned();
+                let problem = "it is not available for all nodes at once".to_owned();
                 return Err(EngineError::Input { input: name.to_owned(), problem }.into());
             }
         }
@@ -140,7 +142,7 @@ impl Model {
         for (at, pass) in self.passes.passes.iter().enumerate() {
             if !self.nodes.contains_key(&pass.nodes) {
                 let value = pass.targets[0];
-                let problem = "has rows of nodes that no input of the model has";
+                let problem = "its rows belong to nodes that no input of the model has";
                 return Err(refused(&self.passes.graph, value, problem));
             }
             for (place, target) in pass.targets.iter().enumerate() {

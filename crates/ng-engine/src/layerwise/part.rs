@@ -244,7 +244,7 @@ impl<'a> PartMaker<'a> {
             Source::Input { .. } if matches!(fact.domain, Domain::Rows(_)) => {
                 return self.leaf(Leaf::OfEdge(value));
             }
-            Source::Input { .. } => return self.refused(value, "is taken as numbers of nodes"),
+            Source::Input { .. } => return self.refused(value, "it is used as node numbers"),
             Source::Node { node, output } => (&self.of.nodes()[*node], *output),
         };
         match fact.domain {
@@ -253,7 +253,7 @@ impl<'a> PartMaker<'a> {
                 return Ok(self.part.graph.create_weight(self.of.name(value), tensor)?);
             }
             Domain::Rows(_) => {}
-            _ => return self.refused(value, "its rows cannot be computed one by one"),
+            _ => return self.refused(value, "its rows cannot be computed separately"),
         }
         if let Some(pointer) = fact.pointer
             && pointer.times == 1
@@ -261,7 +261,7 @@ impl<'a> PartMaker<'a> {
         {
             return match pointer.end {
                 End::Destination => self.leaf(Leaf::Destinations(value)),
-                End::Source => self.refused(value, "computes with the numbers of sources"),
+                End::Source => self.refused(value, "it computes with the numbers of sources"),
             };
         }
         match &node.op {
@@ -308,10 +308,10 @@ impl<'a> PartMaker<'a> {
 
     fn node(&mut self, value: Value, op: Op, inputs: &[Value]) -> Result<Value, LayerwiseError> {
         if op.outputs() != 1 {
-            return self.refused(value, "gives several values of edges");
+            return self.refused(value, "it returns several values per edge");
         }
         let Source::Node { node, .. } = self.of.source(value) else {
-            return self.refused(value, "is not computed");
+            return self.refused(value, "it is not computed by an operation");
         };
         let (node, name) = (&self.of.nodes()[*node], self.of.name(value).to_owned());
         let made = self.part.graph.create_named(&node.name, op, inputs, &[name])?;
@@ -324,7 +324,7 @@ impl<'a> PartMaker<'a> {
             _ => false,
         };
         if !is_plain(value) || !is_plain(of) {
-            return self.refused(value, "gathers along another axis than the first");
+            return self.refused(value, "it gathers along an axis other than the first");
         }
         match end {
             End::Source => self.leaf(Leaf::AtSource(of)),
@@ -392,7 +392,7 @@ fn folded(of: &Dfg, value: Value) -> Result<Constant, LayerwiseError> {
         }
         let new = match of.source(value) {
             Source::Weight(tensor) => to.create_weight(of.name(value), tensor.clone())?,
-            Source::Input { .. } => return Err(refused(of, value, "is not a weight")),
+            Source::Input { .. } => return Err(refused(of, value, "it is not a weight")),
             Source::Node { node, output } => {
                 let node = &of.nodes()[*node];
                 let inputs: Result<Vec<Value>, _> =
@@ -411,7 +411,7 @@ fn folded(of: &Dfg, value: Value) -> Result<Constant, LayerwiseError> {
     let made = copy(of, value, &mut graph, &mut HashMap::new())?;
     graph.create_out("folded", made)?;
     let found = run(&graph, &Devices::default(), &[], &Context::default());
-    let missing = || refused(of, value, "gives nothing");
+    let missing = || refused(of, value, "it returns no value");
     found
         .map_err(RunError::into)
         .and_then(|found: Vec<Constant>| found.into_iter().next().ok_or_else(missing))

@@ -174,7 +174,7 @@ impl<'a> Planner<'a> {
         for barrier in self.levels.barriers() {
             let value = self.graph.nodes()[barrier.node].outputs[0];
             if self.needed.contains(&value) {
-                let problem = "reduces over all nodes, which have to be there at once for that";
+                let problem = "it reduces over all nodes, so it needs all rows at once";
                 return Err(refused(self.graph, value, problem));
             }
         }
@@ -184,12 +184,12 @@ impl<'a> Planner<'a> {
     fn refuse_outputs(&self) -> Result<(), LayerwiseError> {
         for (_, value) in self.graph.outputs() {
             if self.rows_of_nodes(*value).is_none_or(|rows| !rows.is_plain()) {
-                let problem = "the output has no row for each node; export the model without what \
-                               decodes or pools";
+                let problem = "the output does not have one row per node; export the model \
+                               without decoder or pooling";
                 return Err(refused(self.graph, *value, problem));
             }
             if self.levels.type_of(*value).dtype != Dtype::F32 {
-                return Err(refused(self.graph, *value, "the output is not of f32"));
+                return Err(refused(self.graph, *value, "the output is not f32"));
             }
         }
         Ok(())
@@ -300,10 +300,14 @@ impl<'a> Planner<'a> {
         }
         let rows = self.rows_of_nodes(value).filter(|rows| rows.axis == 0 && rows.outer == 1);
         if rows.is_none() {
-            return Err(refused(self.graph, value, "has rows along another axis than the first"));
+            return Err(refused(
+                self.graph,
+                value,
+                "its rows are along an axis other than the first",
+            ));
         }
         if self.levels.type_of(value).dtype != Dtype::F32 {
-            return Err(refused(self.graph, value, "rows that are not of f32 have to be kept"));
+            return Err(refused(self.graph, value, "its rows must be stored but are not f32"));
         }
         Ok(self.stored.insert(value))
     }
@@ -461,12 +465,12 @@ impl<'a> Planner<'a> {
 
     fn edges_of(&self, reduction: Value) -> Result<SpaceId, LayerwiseError> {
         let Some((node, _)) = maker(self.graph, reduction) else {
-            return Err(refused(self.graph, reduction, "reduces nothing"));
+            return Err(refused(self.graph, reduction, "it is not computed by a reduction"));
         };
         match self.levels.fact(node.inputs[0]).domain {
             Domain::Rows(rows) => Ok(rows.space),
             Domain::Edges(edges) if node.op == Op::SelfLoopAttr => Ok(edges),
-            _ => Err(refused(self.graph, reduction, "reduces something else than edges")),
+            _ => Err(refused(self.graph, reduction, "it reduces something other than edges")),
         }
     }
 
@@ -505,7 +509,12 @@ impl<'a> Planner<'a> {
                 super::part::Leaf::AtSource(value) => drop(tables.insert(*value)),
                 super::part::Leaf::AtDestination(value) => drop(beside.insert(*value)),
                 super::part::Leaf::Own(value) => {
-                    return Err(refused(self.graph, *value, "is taken by edges as a whole"));
+                    return Err(refused(
+                        self.graph,
+                        *value,
+                        "edges use it as a whole instead of by \
+                                                            row",
+                    ));
                 }
                 _ => {}
             }
@@ -553,12 +562,14 @@ impl<'a> Planner<'a> {
         output: &mut dyn FnMut(Value) -> Result<usize, LayerwiseError>,
     ) -> Result<Reduced, LayerwiseError> {
         let wrong = |problem: &str| refused(self.graph, value, problem);
-        let Some((node, _)) = maker(self.graph, value) else { return Err(wrong("is no node")) };
-        let rows = self.rows_of_nodes(value).ok_or_else(|| wrong("does not reduce to nodes"))?;
+        let Some((node, _)) = maker(self.graph, value) else {
+            return Err(wrong("it is not computed by an operation"));
+        };
+        let rows = self.rows_of_nodes(value).ok_or_else(|| wrong("it does not reduce to nodes"))?;
         let shape = &self.levels.type_of(value).shape[1..];
         let dims = shape.iter().map(|dim| dim.number().and_then(|n| usize::try_from(n).ok()));
         let dims = dims.collect::<Option<Vec<usize>>>();
-        let dims = dims.ok_or_else(|| wrong("has rows of unknown length"))?;
+        let dims = dims.ok_or_else(|| wrong("its rows have an unknown length"))?;
         let how = match node.op {
             Op::Scatter(how) => How::Reduce(how),
             Op::SelfLoopAttr => {
@@ -575,7 +586,7 @@ impl<'a> Planner<'a> {
                     index: None,
                 });
             }
-            _ => return Err(wrong("is not a reduction")),
+            _ => return Err(wrong("it is not a reduction")),
         };
         let message = match scaled(self.graph, self.levels, node.inputs[0]) {
             Some(found) => {
@@ -596,7 +607,12 @@ impl<'a> Planner<'a> {
         let part = maker.finish();
         match part.leaves.iter().all(|(_, leaf)| matches!(leaf, super::part::Leaf::Lengths(_))) {
             true => Ok(part),
-            false => Err(refused(self.graph, value, "loops get rows that are made of other rows")),
+            false => Err(refused(
+                self.graph,
+                value,
+                "self-loops get rows that are computed from \
+                                                     other rows",
+            )),
         }
     }
 }

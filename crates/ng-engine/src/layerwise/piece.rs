@@ -252,7 +252,7 @@ impl Piece<'_> {
             Leaf::AtDestination(value) => {
                 let places = batch.to.iter().map(|at| self.first + *at as usize);
                 let of = shared.beside.get(&value).ok_or_else(|| {
-                    refused(model.graph(), value, "is not at hand for destinations")
+                    refused(model.graph(), value, "it is not available for destinations")
                 })?;
                 rows(value, gathered(of, model.width(value), places))
             }
@@ -277,7 +277,12 @@ impl Piece<'_> {
                 rows(value, Elements::Bool(all))
             }
             Leaf::Own(value) => {
-                return Err(refused(model.graph(), value, "is taken by edges as a whole"));
+                return Err(refused(
+                    model.graph(),
+                    value,
+                    "edges use it as a whole instead of by \
+                                                          row",
+                ));
             }
         })
     }
@@ -297,7 +302,7 @@ fn of_edges(shared: &Shared<'_>, batch: &Batch, value: Value) -> Result<Elements
             let weights = batch.edges.iter().map(|edge| shared.lists.weights[*edge]);
             Ok(Elements::F32(weights.collect()))
         }
-        None => Err(refused(shared.model.graph(), value, "has no rows for edges")),
+        None => Err(refused(shared.model.graph(), value, "it has no rows for edges")),
     }
 }
 
@@ -317,7 +322,7 @@ fn places(
         .map(|place| {
             let at = usize::try_from(*place).ok().filter(|at| *at < len);
             let graph = shared.model.graph();
-            at.ok_or_else(|| refused(graph, reduced.value, "a kind of edge is out of range"))
+            at.ok_or_else(|| refused(graph, reduced.value, "the type of an edge is out of range"))
         })
         .collect()
 }

@@ -97,14 +97,15 @@ impl Work {
         let Some(lock) = lock else { return Err(LayerwiseError::Busy { folder }) };
         let found = read_record(&reader);
         let (record, begun) = match found {
-            Some(_) if is_fresh => (Record::new(key), Begun::Anew("it was asked for")),
+            Some(_) if is_fresh => (Record::new(key), Begun::Anew("requested")),
             Some(record) if record.key == key => {
                 let (passes, rows) = (record.passes, record.rows);
                 (record, Begun::Resumed { passes, rows })
             }
-            Some(_) => {
-                (Record::new(key), Begun::Anew("it was of another snapshot, model or device"))
-            }
+            Some(_) => (
+                Record::new(key),
+                Begun::Anew("the folder belongs to another snapshot, model or device"),
+            ),
             None => (Record::new(key), Begun::New),
         };
         if !matches!(begun, Begun::Resumed { .. }) {
@@ -251,7 +252,7 @@ impl Work {
         let record = self.record.get_mut().unwrap_or_else(PoisonError::into_inner);
         (record.passes, record.rows, record.serial) = (passes, rows, record.serial + 1);
         let sealed = seal(record).map_err(|source| LayerwiseError::Folder {
-            action: "write the record of",
+            action: "write the progress record of",
             folder: self.folder.clone(),
             source,
         })?;

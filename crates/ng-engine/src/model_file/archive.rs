@@ -128,7 +128,7 @@ impl Archive<'_> {
             return Err(ModelFileError::TooLarge { path: path(), name, bytes, limit });
         }
         if entry.packed != bytes {
-            return Err(wrong("it has two lengths"));
+            return Err(wrong("its two lengths differ"));
         }
         let header = self.part(entry.offset, HEADER_BYTES as u64)?;
         let mut fields = Fields(&header);
@@ -137,14 +137,14 @@ impl Archive<'_> {
         let (name_bytes, more) = (fields.short(), fields.short());
         let names = entry.offset + HEADER_BYTES as u64;
         if !is_header || self.part(names, u64::from(name_bytes))? != entry.name {
-            return Err(wrong("it does not begin where the directory says"));
+            return Err(wrong("its header is not at the offset in the directory"));
         }
         self.part(names + u64::from(name_bytes) + u64::from(more), bytes)
     }
 
     /// Bytes before the directory, or of it.
     fn part(&self, offset: u64, bytes: u64) -> Result<Vec<u8>, ModelFileError> {
-        let outside = || not_one(self.path.to_owned(), "it is cut off");
+        let outside = || not_one(self.path.to_owned(), "it is truncated");
         let end = offset.checked_add(bytes).ok_or_else(outside)?;
         let is_inside = end <= self.directory || offset == self.directory;
         let len = usize::try_from(bytes).ok().filter(|_| is_inside).ok_or_else(outside)?;
@@ -176,7 +176,7 @@ fn find_directory(
         let has = comment.map(|comment| END_BYTES + usize::from(comment));
         record.starts_with(b"PK\x05\x06") && has == Some(record.len())
     };
-    let at = (0..tail.len()).rev().find(is_end).ok_or(Ok("it has no end"))?;
+    let at = (0..tail.len()).rev().find(is_end).ok_or(Ok("it has no end record"))?;
     let mut fields = Fields(&tail[at + 10..]);
     let (mut count, mut bytes, mut first) = (fields.number(2), fields.number(4), fields.number(4));
     let mut end = len - tail_bytes + at as u64;
@@ -191,7 +191,7 @@ fn find_directory(
             let record = if fits { read(end, WIDE_END_BYTES)? } else { Vec::new() };
             let mut fields = Fields(&record);
             if fields.take(4) != b"PK\x06\x06" {
-                return Err(Ok("it has no end of 64 bits where it says"));
+                return Err(Ok("its ZIP64 end record is missing"));
             }
             fields.take(28);
             (count, bytes, first) = (fields.number(8), fields.number(8), fields.number(8));
@@ -199,7 +199,7 @@ fn find_directory(
     }
     // Nothing else stands there: what was put before an archive would move all places.
     if first.checked_add(bytes) != Some(end) {
-        return Err(Ok("its directory does not lie where it says"));
+        return Err(Ok("its directory is not at the recorded offset"));
     }
     Ok((count, bytes, first))
 }

@@ -11,7 +11,7 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum ModelFileError {
     /// There is nothing.
-    #[error("{path} does not exist: give the path of a model file")]
+    #[error("{path} does not exist; give the path of a model file")]
     NotFound {
         /// The path.
         path: PathBuf,
@@ -37,7 +37,7 @@ pub enum ModelFileError {
         problem: String,
     },
     /// The archive has other files.
-    #[error("{path} has {found}, not just manifest.json, model.onnx, model.safetensors")]
+    #[error("{path} contains {found}, expected only manifest.json, model.onnx, model.safetensors")]
     OtherFiles {
         /// The archive.
         path: PathBuf,
@@ -45,7 +45,7 @@ pub enum ModelFileError {
         found: String,
     },
     /// A file in the archive is compressed.
-    #[error("{path}: {name} is compressed; model files are not")]
+    #[error("{path}: {name} is compressed; model files must be uncompressed")]
     Compressed {
         /// The archive.
         path: PathBuf,
@@ -53,7 +53,7 @@ pub enum ModelFileError {
         name: &'static str,
     },
     /// A file in the archive is too large.
-    #[error("{path}: {name} has {bytes} bytes; at most {limit} are read")]
+    #[error("{path}: {name} has {bytes} bytes, more than the limit of {limit}")]
     TooLarge {
         /// The archive.
         path: PathBuf,
@@ -65,7 +65,7 @@ pub enum ModelFileError {
         limit: u64,
     },
     /// The manifest is not one.
-    #[error("{path}: manifest.json is not a manifest: {problem}")]
+    #[error("{path}: manifest.json is not a valid manifest: {problem}")]
     Manifest {
         /// The model file.
         path: PathBuf,
@@ -74,7 +74,7 @@ pub enum ModelFileError {
     },
     /// It is of another format.
     #[error(
-        "{path} is {format:?} of version {version}; this program reads \"neargraph model\" of \
+        "{path} has format {format:?} version {version}; this release reads \"neargraph model\" \
          version 1"
     )]
     Version {
@@ -86,7 +86,7 @@ pub enum ModelFileError {
         version: i64,
     },
     /// A file is not the one that was written.
-    #[error("{path}: {name} is not the file that its manifest names: copy it again")]
+    #[error("{path}: {name} does not match the hash in its manifest: copy it again")]
     Changed {
         /// The model file.
         path: PathBuf,

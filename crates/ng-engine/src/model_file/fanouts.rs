@@ -35,14 +35,13 @@ impl ModelFile {
     pub fn fanouts(&self, catalog: &Catalog) -> Result<Fanouts, EngineError> {
         let wrong = |problem: String| EngineError::Metadata { entry: ENTRY.to_owned(), problem };
         let given = self.said(ENTRY).map_or(Ok(Given::None), serde_json::from_str);
-        let shape =
-            |_| wrong("they are neither a list of numbers nor such lists by edge type".into());
+        let shape = |_| wrong("expected a list of numbers, or a list per edge type".into());
         let count = catalog.edge_types.len();
         let ids = || (0..count as u16).map(EdgeTypeId);
         let mut lists: Vec<Option<Vec<i64>>> = vec![None; count];
         match given.map_err(shape)? {
             Given::None => {
-                let none = "the model file does not say how many neighbours to sample";
+                let none = "the model file has no fanouts";
                 return Err(wrong(none.to_owned()));
             }
             Given::All(list) => {
@@ -56,7 +55,7 @@ impl ModelFile {
                     let id = find(catalog, &name).map_err(wrong)?;
                     let list = counts(&list).map_err(wrong)?;
                     if lists[usize::from(id.0)].replace(list).is_some() {
-                        return Err(wrong(format!("they name the edge type of {name:?} twice")));
+                        return Err(wrong(format!("edge type {name:?} occurs twice")));
                     }
                 }
             }
@@ -65,7 +64,7 @@ impl ModelFile {
             |id: &EdgeTypeId| lists[usize::from(id.0)].is_none() && !catalog.is_reverse_index(*id);
         if let Some(id) = ids().find(missing) {
             let name = edge_type_names(catalog, id).join("__");
-            return Err(wrong(format!("they miss edge type {name:?}")));
+            return Err(wrong(format!("edge type {name:?} is missing")));
         }
         let hops = lists.iter().flatten().next().map_or(0, Vec::len);
         let lists = lists.into_iter().map(|list| list.unwrap_or_else(|| vec![0; hops]));
@@ -81,7 +80,7 @@ fn counts(all: &[Number]) -> Result<Vec<i64>, String> {
         let known = known.or_else(|| number.as_f64().filter(whole).map(|number| number as i64));
         let count = known.filter(|count| (-1..=FANOUT_MAX).contains(count));
         count.ok_or_else(|| {
-            format!("a fanout is -1 (all) or a count up to {FANOUT_MAX}, got {number}")
+            format!("fanout {number} is not valid: expected -1 (all) or a count up to {FANOUT_MAX}")
         })
     };
     all.iter().map(count).collect()
@@ -117,7 +116,7 @@ fn find(catalog: &Catalog, name: &str) -> Result<EdgeTypeId, String> {
             let known = ids().filter(|id| !catalog.is_reverse_index(*id));
             let known = known.map(|id| edge_type_names(catalog, id).join("__"));
             let known = known.collect::<Vec<_>>().join(", ");
-            Err(format!("{name:?} names {} edge types; the store has {known}", found.len()))
+            Err(format!("{name:?} matches {} edge types; the store has {known}", found.len()))
         }
     }
 }

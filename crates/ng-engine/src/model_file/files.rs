@@ -70,7 +70,7 @@ impl Files {
         for (name, bytes) in [(MODEL, &model), (WEIGHTS, &weights)] {
             let found = ModelIdentity(Sha256::digest(bytes).into());
             if let Some(files) = &named {
-                let missing = || wrong(path, format!("it does not name {name}"));
+                let missing = || wrong(path, format!("it does not list {name}"));
                 if *files.get(name).ok_or_else(missing)? != found.to_string() {
                     return Err(ModelFileError::Changed { path: path.to_owned(), name });
                 }

@@ -87,7 +87,7 @@ pub(super) fn adapt(dfg: &Dfg, node: NamedNode, is_own: bool) -> Result<Adapted,
         "Clip" => clip(draft),
         "Dropout" => {
             if draft.node.outputs.len() > 1 {
-                return draft.refused("the mask is not made");
+                return draft.refused("the output \"mask\" is not supported");
             }
             draft.node.attributes.clear();
             let first = draft.node.inputs[0].clone();
@@ -95,7 +95,9 @@ pub(super) fn adapt(dfg: &Dfg, node: NamedNode, is_own: bool) -> Result<Adapted,
         }
         "Gelu" => gelu(draft),
         "Max" | "Min" | "Sum" => chain(draft),
-        "Mod" | "IsNaN" | "IsInf" | "CastLike" => draft.refused("the engine does not have it"),
+        "Mod" | "IsNaN" | "IsInf" | "CastLike" => {
+            draft.refused("the engine does not support this operator")
+        }
         "Size" => {
             let input = draft.node.inputs[0].clone();
             let shape = draft.step("shape", "Shape", vec![input]);
@@ -108,10 +110,10 @@ pub(super) fn adapt(dfg: &Dfg, node: NamedNode, is_own: bool) -> Result<Adapted,
         "LayerNormalization" => layer_norm(draft),
         "Squeeze" | "Unsqueeze" | "Reshape" | "Gather" => Ok(draft.keep()),
         _ if draft.node.inputs.iter().any(String::is_empty) => {
-            draft.refused("an input in the middle is left out")
+            draft.refused("omitting an input before the last is not supported")
         }
         op if is_standard(op) => Ok(draft.keep()),
-        _ => draft.refused("the engine does not have it"),
+        _ => draft.refused("the engine does not support this operator"),
     }
 }
 
@@ -139,7 +141,7 @@ fn is_standard(op: &str) -> bool {
 fn constant(mut draft: Draft) -> Result<Adapted, ConvertError> {
     let (name, value) = match draft.node.attributes.pop_first() {
         Some(found) if draft.node.attributes.is_empty() => found,
-        _ => return draft.refused("wanted one value"),
+        _ => return draft.refused("expected exactly one value"),
     };
     let tensor = match (name.as_str(), value) {
         ("value" | "value_floats", Attribute::Tensor(tensor)) => Some(tensor),
@@ -152,7 +154,7 @@ fn constant(mut draft: Draft) -> Result<Adapted, ConvertError> {
         ("value_ints", Attribute::Ints(all)) => Constant::new(vec![all.len()], Elements::I64(all)),
         _ => None,
     };
-    let Some(tensor) = tensor else { return draft.refused("its value is of another kind") };
+    let Some(tensor) = tensor else { return draft.refused("this kind of value is not supported") };
     let name = draft.node.outputs[0].clone();
     Ok(Adapted { weights: vec![(name, tensor)], nodes: Vec::new() })
 }
@@ -163,7 +165,7 @@ fn cast(mut draft: Draft) -> Result<Adapted, ConvertError> {
         Some(Attribute::Int(1)) => "f32",
         Some(Attribute::Int(6 | 7)) => "i64",
         Some(Attribute::Int(9)) => "bool",
-        _ => return draft.refused("only f32, i32, i64 and bool are cast to"),
+        _ => return draft.refused("only casts to f32, i32, i64 and bool are supported"),
     };
     // It is about types that the engine does not have.
     draft.attribute("saturate");
@@ -207,7 +209,7 @@ fn chain(mut draft: Draft) -> Result<Adapted, ConvertError> {
     let op = if draft.node.op == "Sum" { "Add" } else { draft.node.op.as_str() }.to_owned();
     let inputs = std::mem::take(&mut draft.node.inputs);
     let mut inputs = inputs.into_iter();
-    let Some(mut so_far) = inputs.next() else { return draft.refused("it takes nothing") };
+    let Some(mut so_far) = inputs.next() else { return draft.refused("it has no inputs") };
     let Some(last) = inputs.next_back() else { return Ok(draft.finish("Identity", vec![so_far])) };
     for (at, next) in inputs.enumerate() {
         so_far = draft.step(&at.to_string(), &op, vec![so_far, next]);
@@ -230,7 +232,7 @@ fn known(dfg: &Dfg, name: &str) -> Option<Vec<i64>> {
 fn slice(dfg: &Dfg, mut draft: Draft) -> Result<Adapted, ConvertError> {
     if draft.node.inputs.len() > 3 && draft.input(3).is_none() {
         let Some(starts) = known(dfg, &draft.node.inputs[1]) else {
-            return draft.refused("steps without axes, and starts that only a batch tells");
+            return draft.refused("steps without axes need starts that are constant");
         };
         let axes = draft.indices("axes", (0..starts.len() as i64).collect());
         draft.node.inputs[3] = axes;
@@ -245,10 +247,10 @@ fn split(dfg: &Dfg, mut draft: Draft) -> Result<Adapted, ConvertError> {
         Some(_) => return draft.refused("the axis is not a number"),
     };
     let Some(sizes) = draft.input(1).and_then(|sizes| known(dfg, &sizes)) else {
-        return draft.refused("lengths that only a batch tells");
+        return draft.refused("the lengths must be constant");
     };
     if sizes.len() != draft.node.outputs.len() {
-        return draft.refused("there are more or fewer lengths than outputs");
+        return draft.refused("the number of lengths differs from the number of outputs");
     }
     let axis = draft.indices("axis", vec![axis]);
     let mut start = 0_i64;
@@ -285,7 +287,7 @@ fn batch_norm(mut draft: Draft) -> Result<Adapted, ConvertError> {
         return draft.refused("it is in training mode; export the model after eval()");
     }
     let [x, scale, bias, mean, variance] = &draft.node.inputs[..] else {
-        return draft.refused("wanted five inputs");
+        return draft.refused("expected five inputs");
     };
     let [x, scale, bias] = [x.clone(), scale.clone(), bias.clone()];
     let [mean, variance] = [mean.clone(), variance.clone()];
@@ -308,10 +310,10 @@ fn layer_norm(mut draft: Draft) -> Result<Adapted, ConvertError> {
     let epsilon = epsilon(&mut draft)?;
     draft.attribute("stash_type");
     if !matches!(draft.attribute("axis"), None | Some(Attribute::Int(-1))) {
-        return draft.refused("only the last axis is normalised over");
+        return draft.refused("only normalisation over the last axis is supported");
     }
     if draft.node.outputs.len() > 1 {
-        return draft.refused("means and deviations are not given");
+        return draft.refused("the outputs for mean and deviation are not supported");
     }
     let (x, bias) = (draft.node.inputs[0].clone(), draft.input(2));
     let Some(scale) = draft.input(1) else { return draft.refused("it has no scale") };

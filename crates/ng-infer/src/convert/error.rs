@@ -26,7 +26,7 @@ pub enum ConvertError {
         problem: String,
     },
     /// A tensor of a type that the engine does not compute with.
-    #[error("{tensor} is of {dtype}; the engine takes f32, f16, bf16, bool and whole numbers")]
+    #[error("{tensor} is {dtype}; the engine supports f32, f16, bf16, bool and integers")]
     Dtype {
         /// Which tensor.
         tensor: String,
@@ -34,7 +34,7 @@ pub enum ConvertError {
         dtype: String,
     },
     /// A note of the file that cannot be read.
-    #[error("the metadata entry {key:?} is not what this program writes; save the model again")]
+    #[error("the metadata entry {key:?} is not valid; save the model again")]
     Metadata {
         /// Its key.
         key: &'static str,

@@ -84,7 +84,9 @@ impl<'a, 'r> Scope<'a, 'r> {
             return self.call(dfg, function, node);
         }
         if !is_own && !domain.is_empty() {
-            let problem = "the engine does not have it, and the file has no body for it".to_owned();
+            let problem =
+                "the engine does not support this operator, and the file has no function for it"
+                    .to_owned();
             return Err(ConvertError::Unsupported { node: node.name, op: node.op, problem });
         }
         node.op = own.unwrap_or(node.op);
@@ -179,7 +181,7 @@ impl<'a, 'r> Scope<'a, 'r> {
             }
             AttributeValue::Strs(_) | AttributeValue::Reference(_) => {
                 let (node, op) = (node.to_owned(), op.to_owned());
-                let problem = "lists of texts are not supported".to_owned();
+                let problem = "lists of strings are not supported".to_owned();
                 return Err(ConvertError::Unsupported { node, op, problem });
             }
         })

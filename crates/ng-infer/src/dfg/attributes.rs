@@ -76,12 +76,12 @@ impl<'a> Attributes<'a> {
     ) -> Result<Option<T>, DfgError> {
         let Some(found) = self.all.remove(name) else { return Ok(None) };
         let got = get(&found);
-        got.map(Some).ok_or_else(|| self.wrong(name, format!("wanted {kind}, found {found}")))
+        got.map(Some).ok_or_else(|| self.wrong(name, format!("expected {kind}, found {found}")))
     }
 
     /// A whole number.
     pub fn int(&mut self, name: &str) -> Result<Option<i64>, DfgError> {
-        self.take(name, "a whole number", |found| match found {
+        self.take(name, "an integer", |found| match found {
             Attribute::Int(number) => Some(*number),
             _ => None,
         })
@@ -91,7 +91,7 @@ impl<'a> Attributes<'a> {
     pub fn flag(&mut self, name: &str) -> Result<Option<bool>, DfgError> {
         match self.int(name)? {
             Some(number @ (0 | 1)) => Ok(Some(number == 1)),
-            Some(number) => Err(self.wrong(name, format!("wanted 0 or 1, found {number}"))),
+            Some(number) => Err(self.wrong(name, format!("expected 0 or 1, found {number}"))),
             None => Ok(None),
         }
     }
@@ -107,7 +107,7 @@ impl<'a> Attributes<'a> {
 
     /// Whole numbers.
     pub fn ints(&mut self, name: &str) -> Result<Option<Vec<i64>>, DfgError> {
-        self.take(name, "a list of whole numbers", |found| match found {
+        self.take(name, "a list of integers", |found| match found {
             Attribute::Ints(numbers) => Some(numbers.clone()),
             _ => None,
         })
@@ -115,7 +115,7 @@ impl<'a> Attributes<'a> {
 
     /// A text.
     pub fn text(&mut self, name: &str) -> Result<Option<String>, DfgError> {
-        self.take(name, "a text", |found| match found {
+        self.take(name, "a string", |found| match found {
             Attribute::Text(text) => Some(text.clone()),
             _ => None,
         })
@@ -133,7 +133,7 @@ impl<'a> Attributes<'a> {
     /// There is such an attribute.
     pub fn finish(self) -> Result<(), DfgError> {
         match self.all.first_key_value() {
-            Some((name, _)) => Err(self.wrong(name, "is not known")),
+            Some((name, _)) => Err(self.wrong(name, "the operation has no such attribute")),
             None => Ok(()),
         }
     }

@@ -38,7 +38,7 @@ impl Dfg {
         let Some(node) = found.next() else { return Ok(self.clone()) };
         if let Some(other) = found.next() {
             let (node, op) = (other.name.clone(), other.op.name());
-            let problem = "is there a second time, and a request has one batch".to_owned();
+            let problem = "occurs twice, but a graph can have only one batch".to_owned();
             return Err(DfgError::Arity { node, op, problem });
         }
         let batch = node.inputs[0];
@@ -46,7 +46,7 @@ impl Dfg {
         let is_output = self.outputs().iter().any(|(_, value)| *value == batch);
         if takers > 1 || is_output || !matches!(self.source(batch), Source::Input { .. }) {
             let (node, op) = (node.name.clone(), node.op.name());
-            let problem = "takes nodes that are not an input for it alone".to_owned();
+            let problem = "needs nodes that are an input used by it alone".to_owned();
             return Err(DfgError::Arity { node, op, problem });
         }
         self.rebuilt(|dfg, value| {

@@ -7,7 +7,7 @@ use thiserror::Error;
 #[derive(Clone, Debug, Error, PartialEq)]
 pub enum DfgError {
     /// No operation has this name.
-    #[error("{node}: there is no operation {name:?}")]
+    #[error("{node}: unknown operation {name:?}")]
     UnknownOp {
         /// Which node.
         node: String,
@@ -37,7 +37,7 @@ pub enum DfgError {
         problem: String,
     },
     /// Nothing gives a value that is taken.
-    #[error("{node}: nothing gives {value:?}")]
+    #[error("{node}: {value:?} is not defined")]
     Undefined {
         /// Who takes it.
         node: String,

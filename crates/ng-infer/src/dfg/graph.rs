@@ -138,10 +138,14 @@ impl Dfg {
         let (least, most) = op.inputs();
         if !(least..=most).contains(&inputs.len()) {
             let takes = if least == most { format!("{least}") } else { format!("{least} or more") };
-            return wrong(format!("takes {takes} values, not {}", inputs.len()));
+            return wrong(format!("takes {takes} values, got {}", inputs.len()));
         }
         if outputs.len() != op.outputs() {
-            return wrong(format!("gives {} values, not {}", op.outputs(), outputs.len()));
+            return wrong(format!(
+                "returns {} values, got names for {}",
+                op.outputs(),
+                outputs.len()
+            ));
         }
         let node = self.nodes.len();
         let add = |(output, name): (usize, &String)| self.add(name, Source::Node { node, output });

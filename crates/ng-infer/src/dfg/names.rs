@@ -300,21 +300,24 @@ fn required(given: &mut Attributes<'_>, name: &str) -> Result<i64, DfgError> {
 fn bits(given: &mut Attributes<'_>) -> Result<u32, DfgError> {
     let bits = required(given, "bits")?;
     let known = u32::try_from(bits).ok().filter(|bits| (2..=62).contains(bits));
-    known.ok_or_else(|| given.wrong("bits", format!("{bits} is not from 2 to 62")))
+    known.ok_or_else(|| given.wrong("bits", format!("{bits} is out of range: expected 2 to 62")))
 }
 
 /// Places of the point of fixed-point numbers.
 fn places(given: &mut Attributes<'_>, name: &str) -> Result<i32, DfgError> {
     let places = required(given, name)?;
     let known = i32::try_from(places).ok().filter(|places| (-252..=252).contains(places));
-    known.ok_or_else(|| given.wrong(name, format!("{places} is not from -252 to 252")))
+    known
+        .ok_or_else(|| given.wrong(name, format!("{places} is out of range: expected -252 to 252")))
 }
 
 /// The types that are computed with.
 fn dtype(given: &mut Attributes<'_>) -> Result<Dtype, DfgError> {
     let name = given.text("to")?.ok_or_else(|| given.wrong("to", "is missing"))?;
     let known = name.parse().ok().filter(|d| matches!(d, Dtype::F32 | Dtype::I64 | Dtype::Bool));
-    known.ok_or_else(|| given.wrong("to", format!("{name:?} is not f32, i64 or bool")))
+    known.ok_or_else(|| {
+        given.wrong("to", format!("{name:?} is not valid: expected f32, i64 or bool"))
+    })
 }
 
 fn gather_nd(given: &mut Attributes<'_>) -> Result<Op, DfgError> {
@@ -329,7 +332,7 @@ fn perm(given: &mut Attributes<'_>) -> Result<Option<Vec<usize>>, DfgError> {
     let mut sorted = perm.clone();
     sorted.sort_unstable();
     if !sorted.iter().copied().eq(0..perm.len() as i64) {
-        let problem = format!("{perm:?} does not name each axis once");
+        let problem = format!("{perm:?} does not contain each axis once");
         return Err(given.wrong("perm", problem));
     }
     Ok(Some(perm.into_iter().map(|axis| axis as usize).collect()))
@@ -346,7 +349,9 @@ fn filled(given: &mut Attributes<'_>) -> Result<Op, DfgError> {
             return Ok(Op::ConstantOfShape { value: value as f64, dtype: dtype(given)? });
         }
         Some(Attribute::Tensor(tensor)) => tensor,
-        Some(other) => return Err(given.wrong("value", format!("wanted a tensor, found {other}"))),
+        Some(other) => {
+            return Err(given.wrong("value", format!("expected a tensor, found {other}")));
+        }
     };
     let value = match tensor.elements() {
         Elements::F32(all) => all.first().map(|first| f64::from(*first)),
@@ -355,6 +360,6 @@ fn filled(given: &mut Attributes<'_>) -> Result<Op, DfgError> {
         Elements::F16(_) | Elements::I8(_) => None,
     };
     let value = value.filter(|_| tensor.elements().len() == 1);
-    let value = value.ok_or_else(|| given.wrong("value", "wanted one element"))?;
+    let value = value.ok_or_else(|| given.wrong("value", "expected one element"))?;
     Ok(Op::ConstantOfShape { value, dtype: tensor.elements().dtype() })
 }

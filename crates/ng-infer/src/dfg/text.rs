@@ -92,17 +92,17 @@ impl Parsed {
         {
             let name = format!("node {number}");
             if self.nodes.iter().any(|node| node.name == name) {
-                return Err(format!("{name} is there twice"));
+                return Err(format!("{name} occurs twice"));
             }
             let (op, rest) = quoted(op)?;
             if !rest.is_empty() {
-                return Err(format!("{rest:?} is behind the operation"));
+                return Err(format!("unexpected {rest:?} after the operation"));
             }
             self.seen.clear();
             self.nodes.push(NamedNode { name, op, ..NamedNode::default() });
             return Ok(());
         }
-        let form = "wanted NUMBER: \"OPERATION\", or in, out or with, a sign = and {...}";
+        let form = "expected NUMBER: \"OPERATION\", or in, out or with, followed by = and {...}";
         let (key, list) = line.split_once('=').ok_or(form)?;
         let (key, items) = (key.trim(), items(list.trim())?);
         // Behind a node that has all it needs, `out` is that of the graph.
@@ -113,9 +113,9 @@ impl Parsed {
             ("in", Some(node)) if is_new => node.inputs = names(items)?,
             ("out", Some(node)) if is_new => node.outputs = names(items)?,
             ("with", Some(node)) if is_new => node.attributes = attributes(items)?,
-            ("in" | "out" | "with", _) if !is_new => return Err(format!("{key} is there twice")),
+            ("in" | "out" | "with", _) if !is_new => return Err(format!("{key} occurs twice")),
             ("out" | "with", None) => {
-                return Err(format!("{key} belongs to a node, and none came"));
+                return Err(format!("{key} must follow a node"));
             }
             _ => return Err(form.to_owned()),
         }
@@ -158,7 +158,7 @@ impl Parsed {
 
 /// What is between the quotes that a text begins with, and what follows them.
 fn quoted(text: &str) -> Result<(String, &str), String> {
-    let wrong = || format!("wanted a name in quotes, found {text:?}");
+    let wrong = || format!("expected a name in quotes, found {text:?}");
     let text = text.trim();
     let inner = text.strip_prefix('"').ok_or_else(wrong)?;
     let mut name = String::new();
@@ -178,7 +178,7 @@ fn quoted(text: &str) -> Result<(String, &str), String> {
 
 /// The character behind a backslash.
 fn escaped(rest: &mut Chars<'_>) -> Result<char, String> {
-    let wrong = || "a backslash is followed by none of \" \\ ' n r t 0 u{...}".to_owned();
+    let wrong = || "a backslash must be followed by one of \" \\ ' n r t 0 u{...}".to_owned();
     Ok(match rest.next().ok_or_else(wrong)? {
         same @ ('"' | '\\' | '\'') => same,
         'n' => '\n',
@@ -202,7 +202,7 @@ fn escaped(rest: &mut Chars<'_>) -> Result<char, String> {
 /// `{"a", "b"="c"}`.
 fn items(list: &str) -> Result<Vec<Item>, String> {
     let inner = list.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));
-    let mut rest = inner.ok_or_else(|| format!("wanted {{...}}, found {list:?}"))?.trim();
+    let mut rest = inner.ok_or_else(|| format!("expected {{...}}, found {list:?}"))?.trim();
     let mut items = Vec::new();
     while !rest.is_empty() {
         let (name, behind) = quoted(rest)?;
@@ -214,7 +214,7 @@ fn items(list: &str) -> Result<Vec<Item>, String> {
         rest = match (behind, behind.strip_prefix(',')) {
             ("", _) => "",
             (_, Some(next)) if !next.trim().is_empty() => next.trim(),
-            _ => return Err(format!("wanted a comma and a name, found {behind:?}")),
+            _ => return Err(format!("expected a comma and a name, found {behind:?}")),
         };
     }
     Ok(items)
@@ -223,7 +223,7 @@ fn items(list: &str) -> Result<Vec<Item>, String> {
 fn names(items: Vec<Item>) -> Result<Vec<String>, String> {
     let name = |(name, value): Item| match value {
         None => Ok(name),
-        Some(value) => Err(format!("{name:?} cannot stand for {value:?} here")),
+        Some(value) => Err(format!("{name:?} cannot have a value here, found {value:?}")),
     };
     items.into_iter().map(name).collect()
 }
@@ -233,7 +233,7 @@ fn attributes(items: Vec<Item>) -> Result<BTreeMap<String, Attribute>, String> {
     for (name, value) in items {
         let value = value.ok_or_else(|| format!("attribute {name:?} has no value"))?;
         if all.insert(name.clone(), attribute(&value)).is_some() {
-            return Err(format!("attribute {name:?} is there twice"));
+            return Err(format!("attribute {name:?} occurs twice"));
         }
     }
     Ok(all)

@@ -19,7 +19,7 @@ pub enum KernelError {
         len: usize,
     },
     /// The kernel does not do this operation.
-    #[error("the kernel does not do {0}")]
+    #[error("the kernel does not support {0}")]
     NotServed(String),
 }
 

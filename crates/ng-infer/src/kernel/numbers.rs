@@ -6,7 +6,8 @@ use super::view::{Data, View};
 /// A count that is not negative.
 pub(super) fn count(view: &View<'_>) -> Result<usize, KernelError> {
     let number = view.i64()[0];
-    usize::try_from(number).map_err(|_| KernelError::Misfit(format!("{number} is not a count")))
+    usize::try_from(number)
+        .map_err(|_| KernelError::Misfit(format!("{number} is not a valid count")))
 }
 
 /// How many numbers a range has.
@@ -23,7 +24,7 @@ pub(super) fn range_len(inputs: &[View<'_>]) -> Result<usize, KernelError> {
         }
     };
     if !len.is_finite() {
-        return Err(KernelError::Misfit("the range has no end".to_owned()));
+        return Err(KernelError::Misfit("the range is infinite".to_owned()));
     }
     Ok(len.ceil().max(0.0) as usize)
 }

@@ -59,7 +59,7 @@ fn told_by_elements(op: &Op, inputs: &[View<'_>]) -> Result<Vec<Exact>, KernelEr
             Ok(found)
         }
         Op::Range => Ok(vec![(inputs[0].dtype(), vec![range_len(inputs)?])]),
-        _ => Err(misfit("the shape of the result is not known".to_owned())),
+        _ => Err(misfit("the shape of the result is unknown".to_owned())),
     }
 }
 

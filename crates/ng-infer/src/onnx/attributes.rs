@@ -52,7 +52,7 @@ fn read_value(
     let refuse =
         |reason: String| OnnxError::Attribute { place: place(), name: quoted(name), reason };
     let text = |bytes: Vec<u8>| {
-        String::from_utf8(bytes).map_err(|_| refuse("with a text that is not UTF-8".to_owned()))
+        String::from_utf8(bytes).map_err(|_| refuse("with a string that is not UTF-8".to_owned()))
     };
     let unsupported = |what: &str| {
         let what = format!("{what} in its attribute {}", quoted(name));
@@ -63,7 +63,7 @@ fn read_value(
         2 => AttributeValue::Int(attribute.i.unwrap_or(0)),
         3 => AttributeValue::Str(text(attribute.s.unwrap_or_default())?),
         4 => {
-            let tensor = attribute.t.ok_or_else(|| refuse("without its tensor".to_owned()))?;
+            let tensor = attribute.t.ok_or_else(|| refuse("without a tensor".to_owned()))?;
             let inside = || format!("the tensor in attribute {} of {}", quoted(name), place());
             AttributeValue::Tensor(read_tensor(*tensor, &inside)?)
         }

@@ -44,7 +44,7 @@ pub(super) fn read_range(
         };
         let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         digits.then(|| text.parse::<u64>().ok()).flatten().ok_or_else(|| {
-            let reason = format!("{wanted} {}, which is not a 64-bit number", quoted(text));
+            let reason = format!("{wanted} {} is not a 64-bit number", quoted(text));
             OnnxError::ExternalRange { place: place(), reason }
         })
     };
@@ -56,10 +56,10 @@ pub(super) fn read_range(
     }
     let (offset, length) = (number("offset")?, number("length")?);
     if offset.checked_add(length).is_none_or(|end| i64::try_from(end).is_err()) {
-        return refuse(format!("offset {offset} and length {length}, which end past 2^63"));
+        return refuse(format!("offset {offset} and length {length} end past 2^63"));
     }
     if length != bytes {
-        return refuse(format!("length {length}, where its shape needs {bytes}"));
+        return refuse(format!("length {length} differs from the {bytes} bytes of its shape"));
     }
     Ok(Range { file: file.clone(), offset, length })
 }

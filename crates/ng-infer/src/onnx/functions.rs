@@ -102,7 +102,7 @@ pub(super) fn check_functions(model: &Model) -> Result<(), OnnxError> {
     let expanded = called.iter().map(|function| nodes[*function]);
     let count = expanded.fold(model.graph.nodes.len() as u64, u64::saturating_add);
     if count > NODES_MAX {
-        let what = "nodes once its functions are expanded";
+        let what = "nodes after its functions are expanded";
         return Err(OnnxError::TooMany { what, count, limit: NODES_MAX });
     }
     Ok(())

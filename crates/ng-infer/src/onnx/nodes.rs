@@ -46,7 +46,7 @@ fn read_node(at: usize, node: NodeProto) -> Result<Node, OnnxError> {
     if domain.is_empty() && CONTROL_FLOW.contains(&op_type.as_str()) {
         return Err(OnnxError::ControlFlow {
             place: place(),
-            what: format!("a body of {op_type}"),
+            what: format!("a subgraph of {op_type}"),
         });
     }
     if node.overload.is_some_and(|overload| !overload.is_empty()) {

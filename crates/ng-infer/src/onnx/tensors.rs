@@ -33,7 +33,7 @@ pub(super) fn read_tensor(
         0 => Data::Inline(read_data(tensor, dtype, bytes, place)?),
         1 => {
             if let Some(field) = fields(&tensor).first() {
-                let found = format!("{} beside a file", field.name);
+                let found = format!("{} in addition to a file", field.name);
                 let expected = "external_data";
                 return Err(OnnxError::DataField { place: place(), found, expected });
             }
@@ -65,7 +65,7 @@ fn read_dims(
     let bytes = known.iter().try_fold(size, |bytes, dim| bytes.checked_mul(*dim));
     match bytes.filter(|bytes| i64::try_from(*bytes).is_ok()) {
         Some(bytes) => Ok((known, bytes)),
-        None => refuse("more bytes than 64 bits count"),
+        None => refuse("its size exceeds 64 bits"),
     }
 }
 
@@ -117,7 +117,7 @@ fn read_data(
     let found = fields(&tensor);
     let field_error = |found: String| Err(OnnxError::DataField { place: place(), found, expected });
     if !tensor.external_data.is_empty() {
-        return field_error("external_data without its location".to_owned());
+        return field_error("external_data without a location".to_owned());
     }
     let (name, elements) = match found.as_slice() {
         [] => (expected, 0),

@@ -48,7 +48,9 @@ pub(super) fn in_order<'a>(
 /// Whether there are as many elements as the shape says.
 fn is_whole(view: &View<'_>) -> Result<(), String> {
     let count = match view.data {
-        Data::Rows(_) if view.dims.is_empty() => return Err("rows without dimensions".to_owned()),
+        Data::Rows(_) if view.dims.is_empty() => {
+            return Err("the rows have no dimensions".to_owned());
+        }
         Data::Rows(_) => Some(view.dims[0]),
         _ => view.dims.iter().try_fold(1_usize, |all, dim| all.checked_mul(*dim)),
     };
@@ -56,7 +58,7 @@ fn is_whole(view: &View<'_>) -> Result<(), String> {
     if count == Some(found) {
         return Ok(());
     }
-    Err(format!("a shape of {:?} with {found} elements", view.dims))
+    Err(format!("the shape {:?} does not match {found} elements", view.dims))
 }
 
 /// A gather alone counts negative numbers from the end, which a fused one does not.
@@ -70,7 +72,10 @@ fn are_nodes(view: &View<'_>) -> Result<(), String> {
         return Ok(());
     }
     let place = all.iter().position(|number| *number < 0).unwrap_or_default();
-    Err(format!("number {} of a node at place {place}; nodes count from 0", all[place]))
+    Err(format!(
+        "node number {} at place {place} is negative; nodes are numbered from 0",
+        all[place]
+    ))
 }
 
 /// Whether an input is what the graph wants; the same symbol stands for one length.
@@ -81,10 +86,10 @@ fn fits(
 ) -> Result<(), String> {
     let (dtype, dims) = (view.dtype(), view.dims);
     if dtype != wanted.dtype {
-        return Err(format!("wanted {}, found {}", wanted.dtype.name(), dtype.name()));
+        return Err(format!("expected {}, found {}", wanted.dtype.name(), dtype.name()));
     }
     if dims.len() != wanted.shape.len() {
-        return Err(format!("wanted {} dimensions, found {dims:?}", wanted.shape.len()));
+        return Err(format!("expected {} dimensions, found {dims:?}", wanted.shape.len()));
     }
     for (axis, (dim, found)) in wanted.shape.iter().zip(dims).enumerate() {
         let (known, meaning) = match dim.number() {
@@ -95,7 +100,7 @@ fn fits(
             }
         };
         if known != *found as i64 {
-            return Err(format!("axis {axis} has length {found}; wanted {dim}{meaning}"));
+            return Err(format!("axis {axis} has length {found}, expected {dim}{meaning}"));
         }
     }
     Ok(())
@@ -110,15 +115,15 @@ pub(super) fn check_hops(hops: &Hops<'_>, nodes: &[(&str, usize)]) -> Result<(),
     for (at, (name, counts)) in hops.iter().enumerate() {
         let wrong = |problem| Err(RunError::Hops { nodes: (*name).to_owned(), problem });
         if hops[..at].iter().any(|(known, _)| known == name) {
-            return wrong("are given twice".to_owned());
+            return wrong("they are given twice".to_owned());
         }
         let Some((_, all)) = nodes.iter().find(|(known, _)| known == name) else {
             let known: Vec<&str> = nodes.iter().map(|(name, _)| *name).collect();
-            return wrong(format!("the graph counts {known:?}"));
+            return wrong(format!("the graph has no such nodes; it has {known:?}"));
         };
         let sum = counts.iter().try_fold(0_usize, |sum, count| sum.checked_add(*count));
         if sum != Some(*all) {
-            return wrong(format!("{counts:?} are not all of the {all} nodes"));
+            return wrong(format!("{counts:?} do not add up to the {all} nodes"));
         }
     }
     Ok(())

@@ -50,11 +50,12 @@ impl WholeModel {
         wanted.sort_unstable();
         found.sort_unstable();
         if wanted != found {
-            return Err(self.failed(format!("its model takes {found:?}, the graph {wanted:?}")));
+            return Err(self
+                .failed(format!("its model has inputs {found:?}, but the graph has {wanted:?}")));
         }
         let is_lacking = |(name, _): &&(String, _)| !self.outputs.contains(name);
         match dfg.outputs().iter().find(is_lacking) {
-            Some((name, _)) => Err(self.failed(format!("its model does not give {name:?}"))),
+            Some((name, _)) => Err(self.failed(format!("its model has no output {name:?}"))),
             None => Ok(()),
         }
     }
@@ -113,7 +114,9 @@ impl Plan {
         context: &Context,
     ) -> Result<(Vec<Constant>, Cost), RunError> {
         if !hops.is_empty() {
-            return Err(model.failed("it computes all rows of a batch, so it takes no hops"));
+            return Err(
+                model.failed("it computes all rows of a batch, so it does not support hops")
+            );
         }
         let views = in_order(&self.inputs, inputs)?;
         let mut copies = vec![Vec::new(); views.len()];
@@ -127,7 +130,7 @@ impl Plan {
         let time = begin.elapsed();
         let output = |(name, _): &(String, _)| {
             let at = model.outputs.iter().position(|known| known == name);
-            let missing = || model.failed(format!("it did not give {name:?}"));
+            let missing = || model.failed(format!("it did not return {name:?}"));
             at.and_then(|at| made.get(at)).cloned().ok_or_else(missing)
         };
         let outputs = self.draft.dfg.outputs().iter().map(output);

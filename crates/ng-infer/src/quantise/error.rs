@@ -18,13 +18,13 @@ pub enum QuantiseError {
         problem: String,
     },
     /// No weight can be made smaller.
-    #[error("no weight can be made smaller{}", why(.kept))]
+    #[error("no weight can be quantised{}", why(.kept))]
     Nothing {
         /// Names of the weights, and why each stays as it is.
         kept: Vec<(String, String)>,
     },
     /// A value is not finite on the data that ranges are found with.
-    #[error("value {name:?} is {value} on the calibration data; ranges need finite values")]
+    #[error("value {name:?} is {value} on the calibration data, but ranges need finite values")]
     NotFinite {
         /// Its name.
         name: String,
@@ -32,7 +32,7 @@ pub enum QuantiseError {
         value: f32,
     },
     /// A width that fixed-point numbers cannot have.
-    #[error("{bits} bits: fixed-point numbers have 2 to 32")]
+    #[error("{bits} is not a valid number of bits: fixed-point numbers have 2 to 32")]
     Bits {
         /// The width.
         bits: u32,
@@ -50,7 +50,7 @@ pub enum QuantiseError {
         problem: String,
     },
     /// The caller ended the search.
-    #[error("the search was ended")]
+    #[error("the search was stopped")]
     Ended,
     /// The graph does not fit together.
     #[error(transparent)]
@@ -73,7 +73,7 @@ explain! {
 fn why(kept: &[(String, String)]) -> String {
     let one = |(name, why): &(String, String)| format!("{name:?} {why}");
     match kept {
-        [] => ": the graph has none".to_owned(),
+        [] => ": the graph has no weights".to_owned(),
         all => format!(": {}", all.iter().map(one).collect::<Vec<_>>().join("; ")),
     }
 }

@@ -79,7 +79,7 @@ fn wide(
 fn narrow(name: &str, tensor: &Constant, all: &[f32]) -> Result<Constant, QuantiseError> {
     let wrong = |at: usize| QuantiseError::Weight {
         name: name.to_owned(),
-        problem: format!("element {at} is {}, which f16 does not hold", all[at]),
+        problem: format!("element {at} is {}, which f16 cannot represent", all[at]),
     };
     if let Some(at) = all.iter().position(|x| !x.is_finite()) {
         return Err(wrong(at));

@@ -14,13 +14,13 @@ use crate::kernel::{Cpu, Kernel, Scalar};
 #[derive(Clone, Debug, Error, PartialEq)]
 pub enum RegisterError {
     /// A kernel is for a device that nobody registered.
-    #[error("there is no device {device:?}; register it first")]
+    #[error("device {device:?} does not exist; register it first")]
     NoDevice {
         /// The device's name.
         device: String,
     },
     /// A kernel is for an operation that graphs do not have.
-    #[error("there is no operation {op:?}")]
+    #[error("unknown operation {op:?}")]
     NoOp {
         /// The operation's name.
         op: String,

@@ -68,8 +68,8 @@ pub enum RunError {
     },
     /// The values of a run would take more memory than they may.
     #[error(
-        "{node}: {op}: with a result of shape {dims:?} the values of the run take {bytes} bytes, \
-         of {limit} at most"
+        "{node}: {op}: with a result of shape {dims:?}, the values of the run would take {bytes} \
+         bytes, more than the limit of {limit}"
     )]
     TooLarge {
         /// Which node.
@@ -84,7 +84,7 @@ pub enum RunError {
         limit: usize,
     },
     /// Memory is not there.
-    #[error("{node}: no memory for a result of shape {dims:?}")]
+    #[error("{node}: cannot allocate memory for a result of shape {dims:?}")]
     Memory {
         /// Which node.
         node: String,

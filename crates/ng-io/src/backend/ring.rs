@@ -65,7 +65,7 @@ impl Ring {
             uring,
             queue,
             share: None,
-            registration: Registration::Refused("not asked for".into()),
+            registration: Registration::Refused("not requested".into()),
             table: false,
             known: Vec::new(),
             outstanding: 0,
@@ -85,7 +85,7 @@ impl Ring {
     fn register_buffer(&mut self) {
         let region = self.queue.arena().region();
         let Some(share) = Share::take(region.bytes() as u64) else {
-            let why = "this process would hold more than half of the lockable memory";
+            let why = "this process would lock more than half of the memory that may be locked";
             self.registration = Registration::Refused(why.into());
             return;
         };
@@ -111,7 +111,7 @@ impl Ring {
         self.enter(1)?;
         match self.reap() {
             Some((_, result)) => result.map(|_| ()),
-            None => Err(io::Error::other("the ring gave no answer")),
+            None => Err(io::Error::other("the ring did not complete the request")),
         }
     }
 
@@ -211,7 +211,7 @@ impl Ring {
             self.enter(0)?;
             // SAFETY: as above.
             unsafe { self.uring.submission().push(entry) }
-                .map_err(|_| io::Error::other("the submission queue of the ring stays full"))?;
+                .map_err(|_| io::Error::other("the submission queue of the ring remains full"))?;
         }
         self.outstanding += 1;
         Ok(())

@@ -43,7 +43,7 @@ impl Credit {
     /// # Errors
     /// There is not as much.
     pub fn take(&mut self, bytes: u32) -> Result<(), CallError> {
-        let what = "it sends more than that";
+        let what = "it sends more than its credit";
         self.left = self.left.checked_sub(bytes).ok_or(CallError::Credit { what })?;
         Ok(())
     }
@@ -54,7 +54,10 @@ impl Credit {
     /// It is 0, or more than [`CREDIT_MAX`] would be open.
     pub fn grant(&mut self, bytes: u32) -> Result<(), CallError> {
         let sum = self.left.checked_add(bytes).filter(|sum| bytes > 0 && *sum <= CREDIT_MAX);
-        self.left = sum.ok_or(CallError::Credit { what: "it grants nothing, or too much" })?;
+        self.left = sum.ok_or(CallError::Credit {
+            what: "it grants no credit, or more than the \
+                                                         maximum",
+        })?;
         Ok(())
     }
 }

@@ -7,7 +7,7 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum CallError {
     /// There is no such kind of frame.
-    #[error("frames of kind {kind} are not known")]
+    #[error("frame kind {kind} is unknown")]
     UnknownKind {
         /// The kind.
         kind: u32,
@@ -27,13 +27,13 @@ pub enum CallError {
         what: &'static str,
     },
     /// The frame goes on behind its end.
-    #[error("the frame has {bytes} bytes more than it needs")]
+    #[error("the frame has {bytes} bytes after its end")]
     Trailing {
         /// How many.
         bytes: usize,
     },
     /// Something is longer than allowed.
-    #[error("{what}: {count}, more than {count_max}")]
+    #[error("{what}: {count}, at most {count_max} are allowed")]
     TooMany {
         /// What there is too much of.
         what: &'static str,
@@ -43,13 +43,13 @@ pub enum CallError {
         count_max: usize,
     },
     /// Something has bytes that it may not have.
-    #[error("{what} is not valid: it has other bytes than it may have")]
+    #[error("{what} is not valid: it contains bytes that are not allowed there")]
     BadBytes {
         /// What it is.
         what: &'static str,
     },
     /// More was sent than was granted, or more is granted than may be.
-    #[error("the peer does not keep to what was granted: {what}")]
+    #[error("the peer violates flow control: {what}")]
     Credit {
         /// What it does.
         what: &'static str,

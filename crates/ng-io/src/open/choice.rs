@@ -82,16 +82,16 @@ pub(super) fn choose(
     match choice {
         BackendChoice::Auto => Ok(choose_auto(found, threads)),
         BackendChoice::Memory => {
-            Ok((Plan::Memory, "memory: asked for; files are held in RAM".into()))
+            Ok((Plan::Memory, "memory: requested; all files are held in RAM".into()))
         }
-        BackendChoice::Mmap => Ok((Plan::Mmap, format!("mmap: asked for ({fs})"))),
+        BackendChoice::Mmap => Ok((Plan::Mmap, format!("mmap: requested ({fs})"))),
         BackendChoice::Pread => {
-            let note = format!("pread: asked for; {threads} threads, buffered ({fs})");
+            let note = format!("pread: requested; {threads} threads, buffered reads ({fs})");
             Ok((Plan::Pool(Caching::Buffered), note))
         }
         BackendChoice::ODirect => match &found.direct {
             Ok(()) => {
-                let note = format!("odirect: asked for; {threads} threads, O_DIRECT ({fs})");
+                let note = format!("odirect: requested; {threads} threads, O_DIRECT ({fs})");
                 Ok((Plan::Pool(Caching::Direct), note))
             }
             Err(why) => Err(format!("O_DIRECT does not work on {fs} ({why})")),
@@ -99,14 +99,14 @@ pub(super) fn choose(
         BackendChoice::Uring => match (&found.uring, &found.direct) {
             (Err(why), _) => Err(format!("io_uring does not work here ({why})")),
             (Ok(_), Ok(())) => {
-                let note = format!("uring: asked for; O_DIRECT ({fs}), {}", found.registered());
+                let note = format!("uring: requested; O_DIRECT ({fs}), {}", found.registered());
                 Ok((Plan::Uring(Caching::Direct), note))
             }
             (Ok(_), Err(why)) => {
                 let registered = found.registered();
                 let note = format!(
-                    "uring: asked for; buffered, as O_DIRECT does not work on {fs} ({why}), \
-                     {registered}"
+                    "uring: requested; buffered reads, because O_DIRECT does not work on {fs} \
+                     ({why}), {registered}"
                 );
                 Ok((Plan::Uring(Caching::Buffered), note))
             }
@@ -117,7 +117,7 @@ pub(super) fn choose(
 fn choose_auto(found: &Findings, threads: usize) -> (Plan, String) {
     let fs = &found.file_system;
     if fs.is_memory {
-        return (Plan::Mmap, format!("mmap: {fs} is memory, so mapping it beats reading it"));
+        return (Plan::Mmap, format!("mmap: {fs} is in memory, so mapping is faster than reading"));
     }
     match (&found.uring, &found.direct) {
         (Ok(_), Ok(())) => {
@@ -133,8 +133,8 @@ fn choose_auto(found: &Findings, threads: usize) -> (Plan, String) {
         }
         (_, Err(why)) => {
             let note = format!(
-                "pread: O_DIRECT does not work on {fs} ({why}), so {threads} threads read \
-                 through the page cache"
+                "pread: O_DIRECT does not work on {fs} ({why}), so {threads} threads read through \
+                 the OS page cache"
             );
             (Plan::Pool(Caching::Buffered), note)
         }

@@ -96,7 +96,7 @@ impl Findings {
 fn memlock() -> String {
     let limit = lockable::limit_bytes();
     let limit = limit.map_or_else(|| "unlimited".into(), |bytes| format!("{bytes} bytes"));
-    format!("RLIMIT_MEMLOCK is {limit} for all processes of the user")
+    format!("RLIMIT_MEMLOCK is {limit}, shared by all processes of the user")
 }
 
 /// Sets a ring up and passes one request through it: some sandboxes let a ring be made but not

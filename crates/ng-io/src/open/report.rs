@@ -128,19 +128,20 @@ fn advice(found: &Findings) -> Vec<String> {
     if found.direct.is_err() {
         let name = &found.file_system.name;
         advice.push(format!(
-            "put the store on a file system with O_DIRECT (ext4, xfs, btrfs); {name} has none, so \
-             reads go through the page cache and are not bounded by the memory budget"
+            "put the store on a file system with O_DIRECT (ext4, xfs, btrfs); {name} does not \
+             support it, so reads go through the OS page cache, which the memory budget does not \
+             limit"
         ));
     }
     match &found.uring {
         Err(_) => advice.push(
-            "allow io_uring: set kernel.io_uring_disabled to 0, and in a container use a seccomp \
+            "allow io_uring: set kernel.io_uring_disabled to 0; in a container, use a seccomp \
              profile that permits io_uring_setup, io_uring_enter and io_uring_register"
                 .into(),
         ),
         Ok(Registration::Refused(_)) => advice.push(
-            "raise the limit of lockable memory (ulimit -l, LimitMEMLOCK in a systemd unit, the \
-             ulimit memlock of a container) to let io_uring register its buffers"
+            "raise the limit of locked memory (ulimit -l, LimitMEMLOCK in a systemd unit, the \
+             ulimit memlock of a container) so that io_uring can register its buffers"
                 .into(),
         ),
         Ok(Registration::Fixed) => {}

@@ -32,7 +32,7 @@ fn auto_falls_back_step_by_step_and_says_why() {
     memory.file_system = FileSystem { name: "tmpfs".into(), is_memory: true, is_dax: false };
     let (picked, note) = plan(BackendChoice::Auto, &memory).expect("auto never fails");
     assert_eq!(picked, Plan::Mmap);
-    assert!(note.contains("tmpfs is memory"), "{note}");
+    assert!(note.contains("tmpfs is in memory"), "{note}");
 
     memory.file_system = FileSystem { name: "ext4".into(), is_memory: true, is_dax: true };
     let (picked, note) = plan(BackendChoice::Auto, &memory).expect("auto never fails");

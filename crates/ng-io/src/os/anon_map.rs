@@ -14,10 +14,11 @@ pub struct AnonMap {
     bytes: usize,
 }
 
-// SAFETY: an AnonMap owns its mapping alone, and nothing about anonymous memory is bound to a thread.
+// SAFETY: an AnonMap owns its mapping alone, and nothing about anonymous memory is bound to a
+// thread.
 unsafe impl Send for AnonMap {}
-// SAFETY: `&AnonMap` gives out the address and the length only; who may touch which bytes is settled
-// by its owner.
+// SAFETY: `&AnonMap` gives out the address and the length only; who may touch which bytes is
+// settled by its owner.
 unsafe impl Sync for AnonMap {}
 
 impl AnonMap {

@@ -130,7 +130,7 @@ impl<'a> Session<'a> {
         if lost == 0 {
             return Ok(());
         }
-        Err(io::Error::other(format!("{lost} reads were never answered")))
+        Err(io::Error::other(format!("{lost} reads never completed")))
     }
 
     fn check(&self, op: &ReadOp) -> Result<(), ReadError> {
@@ -269,7 +269,11 @@ impl<'a> Session<'a> {
                 Verdict::Fail(ReadError::EndOfFile { file, offset: op.offset, len, file_bytes })
             }
             Ok(_) => self.once_more(pending, || {
-                io::Error::new(io::ErrorKind::UnexpectedEof, "no bytes though the file goes on")
+                io::Error::new(
+                    io::ErrorKind::UnexpectedEof,
+                    "the read returned no bytes before \
+                                                              the end of the file",
+                )
             }),
             Err(error) => Verdict::Fail(self.reader.io_error(op.file, op.offset, op.len, error)),
         }

@@ -161,18 +161,18 @@ impl ShmConnection {
         let (reply, memory) = match (sent, heard) {
             (_, Ok(heard)) => heard,
             (Err(Errno::PIPE) | Ok(()), Err(error)) => return Err(error),
-            (Err(errno), Err(_)) => return Err(ShmError::io("ask for a connection", errno)),
+            (Err(errno), Err(_)) => return Err(ShmError::io("request a connection", errno)),
         };
         if let Some(why) = reply.refused {
             return Err(ShmError::Refused { path: path.to_owned(), why });
         }
         if reply.version != VERSION {
-            return Err(bad(path, "it chose a version that was not offered"));
+            return Err(bad(path, "it selected a version that was not offered"));
         }
         if !is_ring_size(reply.ring_bytes) || reply.ring_bytes > options.ring_bytes {
-            return Err(bad(path, "it chose a ring longer than what was asked for"));
+            return Err(bad(path, "it selected a ring larger than requested"));
         }
-        let memory = memory.ok_or_else(|| bad(path, "no memory came"))?;
+        let memory = memory.ok_or_else(|| bad(path, "it sent no memory"))?;
         memory::check(memory.as_fd(), reply.ring_bytes)
             .map_err(|what| ShmError::UnsafeMemory { path: path.to_owned(), what })?;
         let mapping = Mapping::of(&memory, reply.ring_bytes);
@@ -395,7 +395,10 @@ pub(super) fn peer_of(socket: impl AsFd) -> Result<ShmPeer, ShmError> {
         libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PEERCRED, found, &raw mut len)
     };
     if result != 0 {
-        return Err(ShmError::io("ask who connects", std::io::Error::last_os_error()));
+        return Err(ShmError::io(
+            "find out the user of the process",
+            std::io::Error::last_os_error(),
+        ));
     }
     Ok(ShmPeer { uid: found.uid, pid: u32::try_from(found.pid).ok().filter(|pid| *pid != 0) })
 }
@@ -404,14 +407,14 @@ pub(super) fn peer_of(socket: impl AsFd) -> Result<ShmPeer, ShmError> {
 fn reach(path: &Path, end: Option<Instant>) -> Result<OwnedFd, ShmError> {
     let address = socket::address(path)?;
     let socket = socket::new_socket(SocketType::SEQPACKET);
-    let socket = socket.map_err(|errno| ShmError::io("make a socket", errno))?;
+    let socket = socket.map_err(|errno| ShmError::io("create a socket", errno))?;
     loop {
         match connect(&socket, &address) {
             Ok(()) => return Ok(socket),
             Err(Errno::NOENT | Errno::CONNREFUSED | Errno::NOTDIR) => {
                 return Err(ShmError::NoServer { path: path.to_owned() });
             }
-            Err(Errno::PROTOTYPE) => return Err(bad(path, "it is a socket of another kind")),
+            Err(Errno::PROTOTYPE) => return Err(bad(path, "it is a socket of another type")),
             Err(Errno::INTR) => {}
             // As many wait as the system lets wait.
             Err(Errno::AGAIN) if end.is_none_or(|end| Instant::now() < end) => {
@@ -434,13 +437,13 @@ fn answer(
                 let reply = Reply::decode(&packet).ok_or("its answer cannot be read")?;
                 return Ok((reply, memory));
             }
-            Heard::End => return Err("it hung up"),
+            Heard::End => return Err("it closed the connection"),
             Heard::Nothing if end.is_some_and(|end| Instant::now() >= end) => {
-                return Err("no answer came in time");
+                return Err("it did not answer in time");
             }
             Heard::Nothing => {
                 let mut fds = [PollFd::new(socket, PollFlags::IN)];
-                setup::wait_for(&mut fds, end).map_err(|_| "it could not be waited for")?;
+                setup::wait_for(&mut fds, end).map_err(|_| "waiting for its answer failed")?;
             }
         }
     }

@@ -12,19 +12,21 @@ use crate::os::process::Forked;
 #[derive(Debug, Error)]
 pub enum SocketError {
     /// The system takes no such name.
-    #[error("{path} cannot be a socket's path: it has more than 107 bytes, none, or a zero byte")]
+    #[error("{path:?} is not a valid socket path: expected 1 to 107 bytes without a zero byte")]
     BadPath {
         /// The path.
         path: PathBuf,
     },
     /// A server that lives listens there.
-    #[error("a server listens at {path} already; end it first or take another path")]
+    #[error("a server already listens at {path}; stop it, or choose another path")]
     InUse {
         /// The path.
         path: PathBuf,
     },
     /// Something else is there, which is not removed.
-    #[error("{path} exists and is not a socket that an earlier server of this user left; move it")]
+    #[error(
+        "{path} exists and is not a socket left by an earlier server of this user; move it away"
+    )]
     Foreign {
         /// The path.
         path: PathBuf,
@@ -57,22 +59,22 @@ impl SocketError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Refusal {
     /// It speaks another version.
-    #[error("it speaks version {server} of the rings; bring both sides to one release")]
+    #[error("it uses version {server} of the ring protocol; run the same release on both sides")]
     Version {
         /// The version of the server.
         server: u16,
     },
     /// It has all connections that it allows.
-    #[error("it has as many connections as it allows; close some, or try again later")]
+    #[error("it has reached its limit of connections; close some, or try again later")]
     Full,
     /// The process belongs to another user.
-    #[error("it takes connections of its own user and of root alone")]
+    #[error("it accepts connections only from its own user and from root")]
     OtherUser,
     /// It did not understand the request.
-    #[error("it did not accept the size of the rings that was asked for")]
+    #[error("it rejected the requested size of the rings")]
     BadRequest,
     /// It has no memory or descriptors left.
-    #[error("it could not get the memory for rings")]
+    #[error("it could not allocate the memory of the rings")]
     NoMemory,
 }
 
@@ -83,7 +85,9 @@ pub enum ShmError {
     #[error(transparent)]
     Socket(#[from] SocketError),
     /// Rings have bounded sizes.
-    #[error("a ring of {bytes} bytes is not a power of two from 4 KiB to 64 MiB")]
+    #[error(
+        "{bytes} bytes is not a valid size of a ring: expected a power of two from 4 KiB to 64 MiB"
+    )]
     RingBytes {
         /// What was asked for.
         bytes: u32,
@@ -103,7 +107,7 @@ pub enum ShmError {
         uid: u32,
     },
     /// The server said no.
-    #[error("the server at {path} refused: {why}")]
+    #[error("the server at {path} refused the connection: {why}")]
     Refused {
         /// The path.
         path: PathBuf,
@@ -111,7 +115,7 @@ pub enum ShmError {
         why: Refusal,
     },
     /// The server's answer is not one of this protocol.
-    #[error("{path} did not answer as a server of rings does: {what}")]
+    #[error("{path} did not answer as a ring server: {what}")]
     BadAnswer {
         /// The path.
         path: PathBuf,
@@ -119,7 +123,7 @@ pub enum ShmError {
         what: &'static str,
     },
     /// The memory that came could be taken away while it is used.
-    #[error("the memory that {path} offers is refused: {what}")]
+    #[error("the shared memory from {path} is not safe to use: {what}")]
     UnsafeMemory {
         /// The path.
         path: PathBuf,
@@ -127,7 +131,7 @@ pub enum ShmError {
         what: &'static str,
     },
     /// A frame must be cut.
-    #[error("a frame of {bytes} bytes is longer than the {bytes_max} that one may have")]
+    #[error("a frame of {bytes} bytes is too long: at most {bytes_max} bytes")]
     TooLong {
         /// What was to be sent.
         bytes: usize,
@@ -135,22 +139,24 @@ pub enum ShmError {
         bytes_max: usize,
     },
     /// The peer wrote what no peer may write.
-    #[error("the peer broke the rules of the ring: {what}; this connection is over")]
+    #[error("the peer violated the ring protocol: {what}; the connection is closed")]
     Garbled {
         /// What is wrong.
         what: &'static str,
     },
     /// The peer's process ended, or let go of the socket.
-    #[error("the process on the other side is gone")]
+    #[error("the peer process has ended")]
     PeerGone,
     /// One of the sides closed the connection.
     #[error("the connection is closed")]
     Closed,
     /// The other side took nothing for as long as was to be waited.
-    #[error("the other side did not make room in time")]
+    #[error("the peer did not free space in the ring in time")]
     TimedOut,
     /// The process is a fork of the one that connected.
-    #[error("connected in process {made_in} but used in its fork {used_in}; connect again there")]
+    #[error(
+        "connected in process {made_in} but used in its fork {used_in}; connect again in the fork"
+    )]
     Forked {
         /// Who connected.
         made_in: u32,

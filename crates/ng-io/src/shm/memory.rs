@@ -51,15 +51,15 @@ pub(super) fn create(ring_bytes: u32) -> io::Result<OwnedFd> {
 
 /// Says what is wrong with memory that came from the other side.
 pub(super) fn check(fd: BorrowedFd<'_>, ring_bytes: u32) -> Result<(), &'static str> {
-    let seals = fcntl_get_seals(fd).map_err(|_| "it is not memory that can be sealed")?;
+    let seals = fcntl_get_seals(fd).map_err(|_| "its memory cannot be sealed")?;
     if !seals.contains(SEALS) {
         return Err("its size is not sealed");
     }
     // Sealed, so what is found now stays.
-    let stat = fstat(fd).map_err(|_| "its size is not known")?;
+    let stat = fstat(fd).map_err(|_| "its size is unknown")?;
     let regular = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
     if !regular || u64::try_from(stat.st_size) != Ok(file_bytes(ring_bytes)) {
-        return Err("it does not have the size that was agreed upon");
+        return Err("its size differs from the agreed size");
     }
     Ok(())
 }

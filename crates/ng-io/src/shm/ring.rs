@@ -69,7 +69,7 @@ fn position(index: u32) -> Result<u32, ShmError> {
     if position.is_multiple_of(ALIGNMENT) {
         Ok(position)
     } else {
-        Err(ShmError::Garbled { what: "an index is not that of a frame" })
+        Err(ShmError::Garbled { what: "an index does not point to a frame" })
     }
 }
 
@@ -125,7 +125,7 @@ impl Writer {
         }
         let read = position(index)?;
         if read.wrapping_sub(self.seen) > self.written.wrapping_sub(self.seen) {
-            return Err(ShmError::Garbled { what: "more was read than was written" });
+            return Err(ShmError::Garbled { what: "the read index is ahead of the write index" });
         }
         self.seen = read;
         Ok(())
@@ -181,7 +181,7 @@ impl Reader {
         let (len, most) = (len as usize, payload_bytes_max(ring.bytes()));
         let written = self.seen.wrapping_sub(self.read);
         if len > most || (frame_bytes(len) > written && !planted("trust_frame_lengths")) {
-            return Err(ShmError::Garbled { what: "a frame is longer than what was written" });
+            return Err(ShmError::Garbled { what: "a frame is longer than the written bytes" });
         }
         // Bytes of the frame before are overwritten, so that only growth is zeroed.
         payload.resize(len, 0);
@@ -197,7 +197,7 @@ impl Reader {
         let index = ring.written.load(Ordering::Acquire);
         let written = position(index)?;
         if written.wrapping_sub(self.read) > ring.bytes() {
-            return Err(ShmError::Garbled { what: "more was written than there is room for" });
+            return Err(ShmError::Garbled { what: "the written bytes exceed the ring" });
         }
         (self.seen, self.seen_index) = (written, index);
         Ok(())

@@ -104,7 +104,7 @@ pub(super) fn listen_with(
     fchmod(&socket, Mode::RUSR | Mode::WUSR).map_err(io)?;
     bind(&socket, &address).map_err(io)?;
     let data = fs::symlink_metadata(path);
-    let data = data.map_err(|source| SocketError::io("look at", path, source))?;
+    let data = data.map_err(|source| SocketError::io("examine", path, source))?;
     let file = SocketFile { path: path.to_owned(), identity: identity(&data), home: Home::here() };
     listen(&socket, BACKLOG).map_err(io)?;
     Ok((socket, file))
@@ -117,7 +117,7 @@ fn lock_folder(path: &Path) -> Result<OwnedFd, SocketError> {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
-    let failed = |source: io::Error| SocketError::io("lock the folder of", path, source);
+    let failed = |source: io::Error| SocketError::io("lock the directory of", path, source);
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let fd = open(folder, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?;
     let end = Instant::now() + LOCK_WAIT;
@@ -142,7 +142,7 @@ fn remove_stale(
     let data = match fs::symlink_metadata(path) {
         Ok(data) => data,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(SocketError::io("look at", path, error)),
+        Err(error) => return Err(SocketError::io("examine", path, error)),
     };
     let foreign = || Err(SocketError::Foreign { path: path.to_owned() });
     if !data.file_type().is_socket() || data.uid() != geteuid().as_raw() {
@@ -151,7 +151,7 @@ fn remove_stale(
     let probe = new_socket(kind).map_err(|errno| SocketError::io("connect to", path, errno))?;
     match connect(&probe, address) {
         Err(Errno::CONNREFUSED) => fs::remove_file(path)
-            .map_err(|error| SocketError::io("remove the dead socket", path, error)),
+            .map_err(|error| SocketError::io("remove the stale socket", path, error)),
         // `AGAIN`: it lives, and many wait for it.
         Ok(()) | Err(Errno::AGAIN) => Err(SocketError::InUse { path: path.to_owned() }),
         // Another type of socket, whose server lives.

@@ -76,7 +76,7 @@ impl OnnxRuntime {
     pub fn open(path: &Path) -> Result<Self, OnnxRuntimeError> {
         let wrong = |problem| OnnxRuntimeError::Library { path: path.to_owned(), problem };
         let name = CString::new(path.as_os_str().as_bytes());
-        let name = name.map_err(|_| wrong("the path has a zero byte".to_owned()))?;
+        let name = name.map_err(|_| wrong("the path contains a zero byte".to_owned()))?;
         let library = Library::open(&name).map_err(wrong)?;
         let (api, version) = Api::of(library).map_err(wrong)?;
         Ok(Self { api, version })
@@ -255,7 +255,7 @@ impl Session {
             Data::Bool(all) => (all.as_ptr().cast(), size_of_val(all), BOOL),
             Data::F16(all) => (all.as_ptr().cast(), size_of_val(all), FLOAT16),
             Data::I8(all) => (all.as_ptr().cast(), size_of_val(all), INT8),
-            Data::Rows(_) => return Err("an input lies in a table".to_owned()),
+            Data::Rows(_) => return Err("an input refers to rows of a table".to_owned()),
         };
         // SAFETY: the elements outlive the tensor, which lives in one run and is only read there.
         unsafe {
@@ -300,7 +300,11 @@ impl Session {
                 }
                 other => return Err(format!("an output has elements of ONNX type {other}")),
             };
-            Constant::new(dims, elements).ok_or_else(|| "an output has no shape".to_owned())
+            Constant::new(dims, elements).ok_or_else(|| {
+                "the shape of an output does not match \
+                                                         its elements"
+                    .to_owned()
+            })
         }
     }
 }

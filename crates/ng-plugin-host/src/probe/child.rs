@@ -29,7 +29,7 @@ pub fn run_probe(seconds: u64) -> ! {
     let (image, pipe) = descriptors();
     pipe.line("at", "preparing");
     if let Err(problem) = limits(seconds) {
-        pipe.fault(&format!("the trial cannot be limited: {problem}"));
+        pipe.fault(&format!("cannot set the resource limits of the trial: {problem}"));
     }
     signals::install(pipe);
     let before = State::now();
@@ -119,15 +119,16 @@ impl State {
         }
         let is_kept = |(before, now): (&Option<_>, &Option<_>)| before.is_none() || before == now;
         if !self.descriptors.iter().zip(&now.descriptors).all(is_kept) {
-            pipe.fault(&format!("it closed descriptors of the process: {when}"));
+            pipe.fault(&format!("it closed file descriptors of the process: {when}"));
         }
         if now.threads > self.threads {
             let left = now.threads - self.threads;
-            pipe.fault(&format!("it leaves {left} threads behind: {when}"));
+            pipe.fault(&format!("it leaves {left} threads running: {when}"));
         }
         if now.rounding != self.rounding {
             pipe.fault(&format!(
-                "it changes how the processor rounds (was it built with fast mathematics?): {when}"
+                "it changes the rounding mode of the processor (built with fast math?): \
+                 {when}"
             ));
         }
     }

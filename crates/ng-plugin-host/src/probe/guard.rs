@@ -30,7 +30,7 @@ impl Guarded {
     pub fn new(name: &str, len: usize, alignment: usize, side: Side) -> Result<Self, String> {
         let page = rustix::param::page_size();
         let pages_bytes = len.next_multiple_of(page);
-        let none = |_| format!("no memory for {len} bytes of {name}");
+        let none = |_| format!("cannot allocate {len} bytes for {name}");
         use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect};
         // SAFETY: new memory, which nobody knows yet.
         let all = unsafe {
@@ -54,7 +54,7 @@ impl Guarded {
         let pages_start = pages as usize;
         signals::watch(pages_start - page..pages_start, &format!("before {name}"));
         let behind = pages_start + pages_bytes;
-        signals::watch(behind..behind + page, &format!("behind {name}"));
+        signals::watch(behind..behind + page, &format!("past the end of {name}"));
         Ok(Self { pages, pages_bytes, start, len })
     }
 
@@ -79,7 +79,7 @@ impl Guarded {
             return Ok(());
         }
         let start = self.pages as usize;
-        signals::watch(start..start + self.pages_bytes, &format!("into {name}, which is constant"));
+        signals::watch(start..start + self.pages_bytes, &format!("{name}, which is read-only"));
         // SAFETY: the pages are ours, and nobody writes them from now on.
         let locked = unsafe {
             let access = rustix::mm::MprotectFlags::READ;

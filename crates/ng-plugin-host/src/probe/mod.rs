@@ -80,12 +80,12 @@ impl Probe {
         match (status.code(), status.signal(), report.passed) {
             (Some(0), _, Some(passed)) => Ok(passed),
             (Some(CODE_DESCRIPTORS), ..) => {
-                Err(format!("it closed descriptors of the process: {stage}"))
+                Err(format!("it closed file descriptors of the process: {stage}"))
             }
             (Some(code), ..) => Err(format!("it ended the process with exit code {code}: {stage}")),
             (None, signal, _) => {
                 let signal = signal.unwrap_or_default();
-                Err(format!("signal {signal} ({}) ended it: {stage}", signal_name(signal)))
+                Err(format!("it was ended by signal {signal} ({}): {stage}", signal_name(signal)))
             }
         }
     }
@@ -118,7 +118,7 @@ fn signal_name(signal: i32) -> &'static str {
         libc::SIGTRAP => "SIGTRAP",
         libc::SIGXCPU => "SIGXCPU",
         libc::SIGXFSZ => "SIGXFSZ",
-        _ => "not a common one",
+        _ => "unnamed",
     }
 }
 

@@ -27,7 +27,7 @@ pub(super) fn run(
     check: &dyn Fn(),
 ) -> Result<usize, String> {
     let name = &definition.op;
-    let all = cases(name).ok_or_else(|| format!("there are no cases to try {name} with"))?;
+    let all = cases(name).ok_or_else(|| format!("there are no test cases for {name}"))?;
     let mut passed = 0;
     for case in &all {
         if !definition.takes(case.inputs.iter().map(|input| input.elements().dtype())) {
@@ -43,7 +43,7 @@ pub(super) fn run(
         check();
     }
     if passed == 0 {
-        return Err(format!("its kernel of {name} serves none of {} cases", all.len()));
+        return Err(format!("its kernel of {name} supports none of {} cases", all.len()));
     }
     Ok(passed)
 }
@@ -58,16 +58,21 @@ fn try_case(definition: &Definition, case: &Case) -> Result<bool, String> {
         let found = match (answer, &wanted) {
             (Answer::NotServed, _) => return Ok(false),
             (Answer::Failed(text), _) => return Err(format!("it fails: {text}")),
-            (Answer::Misfit(text), Some(_)) => return Err(format!("it refuses it: {text}")),
+            (Answer::Misfit(text), Some(_)) => {
+                return Err(format!("it rejects valid tensors: {text}"));
+            }
             (Answer::Misfit(_), None) => None,
-            (Answer::Done, None) => return Err("it takes what does not fit".to_owned()),
+            (Answer::Done, None) => return Err("it accepts tensors that do not fit".to_owned()),
             (Answer::Done, Some(wanted)) => Some(setup.compared(wanted)?),
         };
         setup.check_around()?;
         if let Some(found) = found {
             let is_fixed = definition.traits & NG_TRAIT_DETERMINISTIC != 0;
             if is_fixed && first.as_ref().is_some_and(|first| *first != found) {
-                return Err("two runs give other bytes, and it says that they do not".to_owned());
+                return Err(
+                    "two runs return different bytes, although it is declared deterministic"
+                        .to_owned(),
+                );
             }
             first = Some(found);
         }
@@ -84,7 +89,7 @@ fn at_once(definition: &Definition, case: &Case, wanted: &[Constant]) -> Result<
         let setup = Setup::new(definition, case, Side::Front)?;
         match setup.run(definition, case, 1)? {
             Answer::Done => setup.compared(wanted).map(drop),
-            answer => Err(format!("it answers {answer:?} to several threads")),
+            answer => Err(format!("it returns {answer:?} when several threads call it")),
         }
     };
     std::thread::scope(|scope| {
@@ -114,7 +119,7 @@ fn reference(case: &Case) -> Result<Wanted, String> {
 }
 
 fn unseen(dtype: Dtype) -> String {
-    format!("plug-ins see no tensors of {}", dtype.name())
+    format!("plug-ins do not support tensors of {}", dtype.name())
 }
 
 fn zeros(dtype: Dtype, len: usize) -> Elements {
@@ -184,17 +189,19 @@ impl Setup {
         let answer =
             unsafe { definition.call(&case.op, &self.inputs, &self.outputs, scratch, threads) };
         if !memory.is_clean_around() {
-            return Err("it writes outside of its scratch memory".to_owned());
+            return Err("it writes outside its scratch memory".to_owned());
         }
         match answer {
-            Answer::NotServed => Err("run returned NG_NOT_SERVED, which only query may".to_owned()),
+            Answer::NotServed => {
+                Err("run returned NG_NOT_SERVED, which only query may return".to_owned())
+            }
             answer => Ok(answer),
         }
     }
 
     fn check_around(&self) -> Result<(), String> {
         match self.memory.iter().find(|(_, memory)| !memory.is_clean_around()) {
-            Some((name, _)) => Err(format!("it writes outside of {name}")),
+            Some((name, _)) => Err(format!("it writes outside {name}")),
             None => Ok(()),
         }
     }
@@ -216,7 +223,7 @@ impl Setup {
 /// The first element that is wrong.
 fn difference(found: &[u8], wanted: &Elements) -> Option<String> {
     let told = |at: usize, found: &dyn std::fmt::Display, wanted: &dyn std::fmt::Display| {
-        Some(format!("element {at} is {found}; cpu-scalar has {wanted}"))
+        Some(format!("element {at} is {found}, expected {wanted} (cpu-scalar)"))
     };
     match wanted {
         Elements::F32(wanted) => {
@@ -247,6 +254,8 @@ fn difference(found: &[u8], wanted: &Elements) -> Option<String> {
             let (at, (found, wanted)) = wrong.next()?;
             told(at, found, &u8::from(*wanted))
         }
-        Elements::F16(_) | Elements::I8(_) => Some("it has no such elements".to_owned()),
+        Elements::F16(_) | Elements::I8(_) => {
+            Some("its elements have a type that is not supported".to_owned())
+        }
     }
 }

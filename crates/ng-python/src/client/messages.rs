@@ -30,7 +30,9 @@ pub fn run_request(run: RunArgs) -> PyResult<v1::RunRequest> {
             Targets::Edges(v1::Edges { edge_type: of_type, sources: ids.0, destinations: others.0 })
         }
         "graphs" => Targets::Graphs(v1::Graphs { ids: ids.0 }),
-        other => return Err(PyValueError::new_err(format!("no targets of kind {other:?}"))),
+        other => {
+            return Err(PyValueError::new_err(format!("{other:?} is not a valid kind of targets")));
+        }
     };
     let (name, files, fanouts, output) = model;
     let dfg = files.map(files_of).map(v1::run_request::Dfg::Files);
@@ -79,7 +81,9 @@ pub fn change(given: &Bound<'_, PyAny>) -> PyResult<v1::Change> {
             let rows = Some(tensor_of(rows));
             Change::UpdateEmbed(v1::UpdateEmbed { node_type, tensor, nodes, rows })
         }
-        other => return Err(PyValueError::new_err(format!("no change of kind {other:?}"))),
+        other => {
+            return Err(PyValueError::new_err(format!("{other:?} is not a valid kind of change")));
+        }
     };
     Ok(v1::Change { change: Some(change) })
 }
@@ -98,7 +102,7 @@ fn node_ref((is_added, number): RefArgs) -> PyResult<v1::NodeRef> {
 
 pub fn seconds(seconds: f64) -> PyResult<Duration> {
     Duration::try_from_secs_f64(seconds)
-        .map_err(|_| PyValueError::new_err(format!("{seconds} is not a time in seconds")))
+        .map_err(|_| PyValueError::new_err(format!("{seconds} is not a valid number of seconds")))
 }
 
 /// A message from JSON.

@@ -35,7 +35,9 @@ impl<T> Held<T> {
         if self.process == process::id() {
             return Ok(Arc::clone(&self.inner));
         }
-        let message = format!("{what} was opened before this process was forked; open it here");
+        let message = format!(
+            "{what} was opened before this process was forked; open it again in this process"
+        );
         Err(PyRuntimeError::new_err(message))
     }
 
@@ -178,5 +180,5 @@ impl OpenUpload {
 }
 
 fn over() -> Status {
-    Status::failed_precondition("the graph was given up")
+    Status::failed_precondition("the upload of the graph was cancelled")
 }

@@ -51,10 +51,11 @@ impl PyKernel {
             };
             if found.len() != op.outputs() {
                 let (wanted, given) = (op.outputs(), found.len());
-                let problem = format!("the function returns {given} arrays, not {wanted}");
+                let problem = format!("the function returned {given} arrays, expected {wanted}");
                 return Err(KernelError::Misfit(problem));
             }
-            let tensors = found.iter().map(|array| tensor("what the function returns", array));
+            let tensors =
+                found.iter().map(|array| tensor("the return value of the function", array));
             tensors.collect::<PyResult<_>>().map_err(misfit)
         })
     }
@@ -70,7 +71,14 @@ fn array<'py>(py: Python<'py>, input: &View<'_>) -> PyResult<Bound<'py, PyAny>> 
         // Only kernels that say so see them.
         Data::Rows(_) => Elements::F32(Vec::new()),
     };
-    let wrong = || crate::errors::named("WrongInput", "an input has another length".to_owned());
+    let wrong = || {
+        crate::errors::named(
+            "WrongInput",
+            "the length of an input does not match its \
+                                                       shape"
+                .to_owned(),
+        )
+    };
     let input = Constant::new(input.dims.to_vec(), elements).ok_or_else(wrong)?;
     let (dims, array) = flat(py, &input)?;
     array.call_method1("reshape", (dims,))
@@ -99,7 +107,9 @@ impl Kernel for PyKernel {
         let before = self.found.lock().unwrap_or_else(PoisonError::into_inner).take();
         let found = before.map_or_else(|| self.call(op, inputs), Ok)?;
         for (from, to) in found.iter().zip(outputs) {
-            let other = || KernelError::Misfit("the function returns another shape".to_owned());
+            let other = || {
+                KernelError::Misfit("the function returned an array of another shape".to_owned())
+            };
             if from.dims() != to.dims {
                 return Err(other());
             }

@@ -272,9 +272,12 @@ fn views(tensors: &[(String, Constant)]) -> Vec<(&str, View<'_>)> {
 fn input_type(name: &str, dtype: &str, shape: Vec<Length>) -> PyResult<TensorType> {
     let wrong = |problem: String| named("UnsupportedArgument", format!("input {name:?} {problem}"));
     let known = dtype.parse().ok().filter(|d| matches!(d, Dtype::F32 | Dtype::I64 | Dtype::Bool));
-    let dtype = known.ok_or_else(|| wrong(format!("is of {dtype}; wanted f32, i64 or bool")))?;
+    let dtype =
+        known.ok_or_else(|| wrong(format!("has dtype {dtype}; expected f32, i64 or bool")))?;
     let dim = |length| match length {
-        Length::Number(number) if number < 0 => Err(wrong(format!("has the length {number}"))),
+        Length::Number(number) if number < 0 => {
+            Err(wrong(format!("has the negative length {number}")))
+        }
         Length::Number(number) => Ok(Dim::from(number)),
         Length::Symbol(symbol) => Ok(Dim::symbol(&symbol)),
     };

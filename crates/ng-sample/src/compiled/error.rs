@@ -12,7 +12,7 @@ pub enum CompiledError {
     Sealed(#[from] SealedError),
     /// A batch has another checksum, or is not what the format says.
     #[error(
-        "{file}: batch {batch}, at byte {offset}: {what}; the file is damaged, remove it and \
+        "{file}: batch {batch}, at byte {offset}: {what}; the file is damaged: remove it and \
          compile again"
     )]
     Damaged {
@@ -33,9 +33,9 @@ pub enum CompiledError {
     },
     /// An epoch is missing of those that were compiled together.
     #[error(
-        "{file} was compiled with epochs {first} to {last}, and {wanted} {}: epoch {missing} \
-         cannot be replayed; compile again, or remove the files of the set",
-        if *is_there { "is not a part of it" } else { "is missing" }
+        "{file} belongs to epochs {first} to {last}, and {wanted} {}, so epoch {missing} cannot \
+         be replayed; compile again, or remove the files of this set",
+        if *is_there { "belongs to another set" } else { "is missing" }
     )]
     Incomplete {
         /// A file of the set.
@@ -52,7 +52,7 @@ pub enum CompiledError {
         is_there: bool,
     },
     /// The epoch was compiled from something else.
-    #[error("{file} was compiled with {field} = {found}, but {wanted} is asked for")]
+    #[error("{file} was compiled with {field} = {found}, expected {wanted}")]
     Mismatch {
         /// The file.
         file: String,

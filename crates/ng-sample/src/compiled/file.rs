@@ -49,11 +49,11 @@ impl EpochFile {
         let head = Head::decode(sealed.text, &sealed.maps).map_err(not)?;
         let tail = Tail::decode(&sealed.last).map_err(not)?;
         if tail.rows_max.len() != head.hot.tables.len() || tail.index_offset > sealed.end {
-            return Err(not("its last block is of another file".into()).into());
+            return Err(not("its last block belongs to another file".into()).into());
         }
         let hot_bytes = if head.id.has_hot_rows() { head.hot.part_bytes() } else { 0 };
         if hot_bytes == 0 && tail.hot_crc != 0 {
-            return Err(not("it has a checksum of hot rows that it does not have".into()).into());
+            return Err(not("it has a checksum of hot rows, but no hot rows".into()).into());
         }
         let first = sealed.start.saturating_add(hot_bytes);
         let index_bytes = (sealed.end - tail.index_offset) as usize;

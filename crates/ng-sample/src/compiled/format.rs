@@ -103,7 +103,7 @@ fn u64_at(bytes: &[u8], at: usize) -> Result<u64, String> {
 /// An error unless bytes that no checksum covers, because they mean nothing, are 0.
 fn check_zero(bytes: &[u8]) -> Result<(), String> {
     match bytes.iter().position(|byte| *byte != 0) {
-        Some(at) => Err(format!("byte {at} of its padding is {}, not 0", bytes[at])),
+        Some(at) => Err(format!("byte {at} of its padding is {}, expected 0", bytes[at])),
         None => Ok(()),
     }
 }
@@ -113,10 +113,10 @@ impl Head {
     /// [`HeadText::map_bytes`].
     pub fn decode(text: HeadText, maps: &[u8]) -> Result<Self, String> {
         let HeadText { epoch, first_epoch, epochs, key, tables } = text;
-        let last = first_epoch.checked_add(epochs).ok_or("a set without an end")?;
+        let last = first_epoch.checked_add(epochs).ok_or("its range of epochs is not valid")?;
         let set = first_epoch..last;
         if !set.contains(&epoch) {
-            return Err(format!("epoch {epoch} is not one of its set"));
+            return Err(format!("epoch {epoch} is outside its range of epochs"));
         }
         let mut words = maps.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
         let table = |table: TableText| {
@@ -124,7 +124,7 @@ impl Head {
             let owner = match table.kind.as_str() {
                 "node" => Owner::Node(NodeTypeId(table.type_id)),
                 "edge" => Owner::Edge(EdgeTypeId(table.type_id)),
-                other => return Err(format!("a tensor of {other:?}")),
+                other => return Err(format!("{other:?} is not a valid owner of a tensor")),
             };
             let tensor = TensorRef { owner, index: table.index };
             let hot = HotRows::from_bits(bits, table.rows);
@@ -133,7 +133,7 @@ impl Head {
         let hot = HotSet { tables: tables.into_iter().map(table).collect::<Result<_, _>>()? };
         // Bits past the last row are under the checksum, too, and mean nothing.
         if hot.digest() != checksum::of(maps) {
-            return Err("a row is hot that its tensor does not have".into());
+            return Err("a hot row is out of range".into());
         }
         Ok(Self { id: EpochId { key, epoch, set }, hot })
     }
@@ -240,7 +240,7 @@ impl Tail {
     pub fn decode(bytes: &[u8]) -> Result<Self, String> {
         let tables = u64_at(bytes, 48)? as usize;
         if tables > Self::TABLES_MAX {
-            return Err(format!("{tables} tensors"));
+            return Err(format!("{tables} tensors are too many"));
         }
         check_zero(&bytes[TAIL_BYTES + tables * 8..BLOCK_BYTES - 4])?;
         let rows_max = (0..tables).map(|table| u64_at(bytes, TAIL_BYTES + table * 8));
@@ -259,9 +259,9 @@ impl Tail {
     pub fn decode_index(&self, bytes: &[u8], first: u64) -> Result<Vec<Entry>, String> {
         let len = (self.num_batches as usize).checked_mul(ENTRY_BYTES);
         let parts = len.and_then(|len| bytes.split_at_checked(len));
-        let (bytes, padding) = parts.ok_or("its index is cut off")?;
+        let (bytes, padding) = parts.ok_or("its index is truncated")?;
         if checksum::of(bytes) != self.index_crc {
-            return Err("the checksum of its index differs".into());
+            return Err("the checksum of its index is wrong".into());
         }
         check_zero(padding)?;
         let entries: Vec<Entry> =
@@ -271,7 +271,10 @@ impl Tail {
             let block = BLOCK_BYTES as u64;
             let whole = entry.bytes.is_multiple_of(block) && entry.bytes > 0;
             if entry.offset != end || !whole || entry.bytes > self.record_bytes_max {
-                return Err(format!("a batch of {} bytes at {}", entry.bytes, entry.offset));
+                return Err(format!(
+                    "a batch of {} bytes at {} is not valid",
+                    entry.bytes, entry.offset
+                ));
             }
             end = end.saturating_add(entry.bytes);
         }

@@ -75,7 +75,8 @@ impl EpochWriter {
             let width = table.width as usize;
             let bytes = column.map_or(&[][..], |column| column.bytes.as_slice());
             if bytes.len() != rows * width {
-                let what = format!("column {:?} is not as it is stored", table.tensor);
+                let what =
+                    format!("column {:?} does not have the size of its stored rows", table.tensor);
                 return Err(SampleError::Spec(what));
             }
             *most = rows.max(*most as usize) as u64;

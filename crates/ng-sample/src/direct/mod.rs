@@ -45,16 +45,18 @@ impl Direct {
     ) -> Result<Self, SampleError> {
         if file.snapshot().fingerprint() != snapshot.fingerprint() {
             return Err(SampleError::Spec(
-                "the direct layout is of another version than the one that is sampled".into(),
+                "the direct layout was compiled from another version than the sampled snapshot"
+                    .into(),
             ));
         }
         spec.method.check(Source::Sections)?;
         if !spec.is_plain() {
-            let what = "the direct layout serves neighbourhoods of nodes that share one subgraph";
+            let what = "the direct layout does not support disjoint subgraphs, links or other \
+                        shapes of batches";
             return Err(DirectError::OnlyPaged(what.into()).into());
         }
         if !spec.draws_from_first_alone() {
-            let what = "the direct layout has one edge type, and fanouts name a second";
+            let what = "the direct layout has one edge type, and the fanouts draw from another";
             return Err(DirectError::OnlyPaged(what.into()).into());
         }
         let (mut own, mut others) = (Vec::new(), Vec::new());
@@ -88,7 +90,7 @@ impl Direct {
         let batch_held = admit(Stage::Topology, sample.batch_bytes())?;
         let columns = sampler.clock().time(Work::Gather, admit, |admit| {
             let Some(CompactNodes { ids, .. }) = sample.nodes.first_mut() else {
-                return Err(SampleError::Spec("the store has no node type".into()));
+                return Err(SampleError::Spec("the store has no node types".into()));
             };
             let (rows, found) = self.read_rows(ids, known, sampler, admit)?;
             *ids = found;

@@ -153,7 +153,7 @@ impl Method {
             return Ok(());
         }
         let what = format!(
-            "{name} sampling looks at the {} of whole lists, which the {} cannot serve; sample \
+            "{name} sampling needs the {} of whole lists, which the {} cannot provide; sample \
              uniformly",
             needs.name(),
             source.name()

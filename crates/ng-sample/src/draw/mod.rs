@@ -259,8 +259,8 @@ fn refuse(bad: BadWeight, relation: &str, destination: NodeId) -> SampleError {
 pub(crate) fn count(entries: u64) -> Result<u32, SampleError> {
     let refuse = |_| {
         SampleError::Spec(format!(
-            "a node has {entries} neighbours, and lists that are taken or looked at whole have \
-             fewer than 2^32; draw a number of them uniformly"
+            "a node has {entries} neighbours, and lists that are read whole must have fewer than \
+             2^32; draw a number of neighbours uniformly"
         ))
     };
     u32::try_from(entries).map_err(refuse)

@@ -215,8 +215,8 @@ impl Sampler {
             let numbers = numbers.ok_or_else(|| {
                 let most = 1_u64 << (u64::BITS - NODE_BITS);
                 SampleError::Spec(format!(
-                    "subgraphs are sampled together if there are up to {most}, each seed is of \
-                     one, and nodes are below 2^{NODE_BITS}"
+                    "disjoint sampling needs one subgraph per seed, at most {most} subgraphs, and \
+                     node ids below 2^{NODE_BITS}"
                 ))
             })?;
             hops.push_seeds(usize::from(node_type.0), &numbers);

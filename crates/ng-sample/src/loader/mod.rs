@@ -120,8 +120,8 @@ impl Loader {
     ) -> Result<Arc<Self>, SampleError> {
         let compiled = compiled.filter(|_| !sampler.is_direct());
         if compiled.is_some() && !sampler.spec().is_plain() {
-            let what = "compiled epochs have neighbourhoods of nodes that share one subgraph; \
-                        sample such batches anew";
+            let what = "compiled epochs do not support disjoint subgraphs, links or other shapes \
+                        of batches; sample these batches instead";
             return Err(SampleError::Spec(what.into()));
         }
         let keeps_memory = compiled.is_some() || looks_ahead(&sampler, &plan, &settings);

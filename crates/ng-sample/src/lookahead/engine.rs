@@ -55,14 +55,14 @@ pub struct Settings {
 impl Settings {
     fn check(&self) -> Result<(), SampleError> {
         let what = if self.prefetch() == 0 || self.threads() == 0 || self.window == Some(0) {
-            "the number of threads, of batches prepared ahead and of batches in the window must be \
-             at least 1"
+            "the numbers of threads, of batches prepared ahead and of batches in the window must \
+             be at least 1"
         } else if self.reading == Reading::OnDemand {
-            "reading rows as they are asked for does not look ahead"
+            "reading rows on demand does not look ahead"
         } else if self.reading == Reading::Distribute && self.two_phase == Some(false) {
-            "distributing rows writes to disk, which is forbidden"
+            "distributing rows needs temporary files, which are not allowed"
         } else if self.reading == Reading::Window && self.two_phase == Some(true) {
-            "a window of random reads gains nothing from batches that are sampled before"
+            "a window of random reads does not work in two phases"
         } else {
             return Ok(());
         };

@@ -45,7 +45,7 @@ impl Each {
         threads: usize,
     ) -> Result<Arc<Self>, SampleError> {
         if prefetch == 0 || threads == 0 {
-            let what = "the number of threads and of batches prepared ahead must be at least 1";
+            let what = "the numbers of threads and of batches prepared ahead must be at least 1";
             return Err(SampleError::Spec(what.into()));
         }
         let sampler = sampler.with_orders_that_fit()?.with_pool(prefetch + threads);

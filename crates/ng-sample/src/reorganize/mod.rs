@@ -98,7 +98,7 @@ pub enum ReorganizeError {
     Spec(String),
     /// Memory does not hold what the order needs.
     #[error(
-        "the memory budget of {} is too small for an order of {nodes} nodes",
+        "the memory budget of {} is too small to order {nodes} nodes",
         format_bytes(*limit_bytes)
     )]
     Memory {
@@ -110,7 +110,7 @@ pub enum ReorganizeError {
         limit_bytes: u64,
     },
     /// The caller stopped it.
-    #[error("stopped; the store is as it was")]
+    #[error("stopped; the store is unchanged")]
     Stopped,
     /// Batches could not be sampled.
     #[error(transparent)]
@@ -259,17 +259,20 @@ fn check(snapshot: &Snapshot, wanted: &Reorganization) -> Result<(), ReorganizeE
     let catalog = snapshot.catalog();
     wanted.batches.fanouts.check(catalog)?;
     if wanted.batches.batch_size == 0 || wanted.counted_batches == 0 {
-        let what = "the number of batches, and of seeds in each, must be at least 1";
+        let what = "the numbers of batches and of seeds per batch must be at least 1";
         return Err(ReorganizeError::Spec(what.into()));
     }
     if let Some(seeds) = &wanted.batches.seeds {
         snapshot.check_nodes(wanted.batches.node_type, seeds)?;
     }
     if wanted.batches.num_seeds(snapshot) == 0 {
-        return Err(ReorganizeError::Spec("there are no seeds; give others, or a split".into()));
+        return Err(ReorganizeError::Spec("there are no seeds; give nodes or a split".into()));
     }
     if let Some(meta) = catalog.node_types.iter().find(|meta| meta.num_nodes > NODES_MAX) {
-        let what = format!("node type {:?} has more than 2^32 nodes", meta.name);
+        let what = format!(
+            "node type {:?} has more than 2^32 nodes, and only fewer can be reordered",
+            meta.name
+        );
         return Err(ReorganizeError::Spec(what));
     }
     let node_types = || (0..catalog.node_types.len() as u16).map(NodeTypeId);

@@ -68,11 +68,14 @@ impl LinkSpec {
         }
         match self.negatives {
             Negatives::Binary(amount) if !(amount > 0.0 && amount.is_finite()) => {
-                let what = format!("{amount} negative links for each link is not a valid amount");
+                let what = format!(
+                    "{amount} is not a valid number of negative links for each link: expected a \
+                     finite number above 0"
+                );
                 Err(SampleError::Spec(what))
             }
             Negatives::Triplet(0) => {
-                Err(SampleError::Spec("a triplet has at least 1 negative destination".into()))
+                Err(SampleError::Spec("a triplet needs at least 1 negative destination".into()))
             }
             _ => Ok(()),
         }

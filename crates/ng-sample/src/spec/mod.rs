@@ -31,14 +31,14 @@ impl Fanouts {
         if let Some(other) = per_edge_type.iter().find(|list| list.len() != hops) {
             let found = other.len();
             return Err(SampleError::Spec(format!(
-                "fanouts need one number a hop for every edge type, found lists of {hops} and \
-                 {found}"
+                "fanouts need one number per hop for every edge type, found lists of length \
+                 {hops} and {found}"
             )));
         }
         let bad = |fanout: &i64| *fanout < -1 || *fanout > i64::from(u32::MAX);
         if let Some(fanout) = per_edge_type.iter().flatten().copied().find(bad) {
             return Err(SampleError::Spec(format!(
-                "fanout {fanout} is neither -1 (all), 0 (none) nor a count below 2^32"
+                "fanout {fanout} is not valid: expected -1 (all), 0 (none) or a count below 2^32"
             )));
         }
         Ok(Self { per_edge_type, hops })
@@ -70,7 +70,9 @@ impl Fanouts {
         if given == known {
             return Ok(());
         }
-        Err(SampleError::Spec(format!("fanouts for {given} edge types, the store has {known}")))
+        Err(SampleError::Spec(format!(
+            "got fanouts for {given} edge types, but the store has {known}"
+        )))
     }
 }
 
@@ -129,7 +131,7 @@ impl SampleSpec {
         }
         match self.method {
             Method::Labor { dependent: 0 } => {
-                Err(SampleError::Spec("dependent batches are counted from 1".into()))
+                Err(SampleError::Spec("the number of dependent batches must be at least 1".into()))
             }
             Method::Induced => self.check_induced(catalog),
             method if method.row().needs == Needs::Weights => self.check_weights(catalog),
@@ -146,14 +148,14 @@ impl SampleSpec {
             let (hops, fanout) = (self.fanouts.hops(), self.fanouts.get(edge_type, 0));
             if (hops, fanout) != (1, -1) {
                 return Err(SampleError::Spec(format!(
-                    "seeds induce their edges in one hop of fanout -1, got {hops} hops and fanout \
+                    "an induced subgraph needs one hop of fanout -1, got {hops} hops and fanout \
                      {fanout}"
                 )));
             }
             if meta.source != meta.destination {
                 return Err(SampleError::Spec(format!(
-                    "edges {:?} join two node types, and nodes of one type induce edges of a type \
-                     that joins it with itself; give this type a fanout of 0",
+                    "an induced subgraph cannot contain edges {:?}, which join two node types; \
+                     give this edge type a fanout of 0",
                     meta.relation
                 )));
             }
@@ -169,7 +171,7 @@ impl SampleSpec {
             if is_chosen_from && !meta.has_weight {
                 let name = |id: NodeTypeId| &catalog.node_types[usize::from(id.0)].name;
                 return Err(SampleError::Spec(format!(
-                    "edges ({}, {}, {}) have no weights to sample by; import them with weights, or \
+                    "edges ({}, {}, {}) have no weights for sampling; import them with weights, \
                      give their type fanouts of 0 or -1, or sample uniformly",
                     name(meta.source),
                     meta.relation,

@@ -55,13 +55,13 @@ impl Roots {
         let refuse = |what: &str| Err(SampleError::Spec(what.into()));
         let meta = snapshot.catalog().edge_types.get(usize::from(edge_type.0));
         let Some(meta) = meta.filter(|meta| meta.source == meta.destination) else {
-            return refuse("subgraphs grow over an edge type that joins a node type with itself");
+            return refuse("drawn seeds need an edge type that joins a node type with itself");
         };
         if count == 0 {
-            return refuse("a batch has at least 1 draw");
+            return refuse("a batch needs at least 1 draw");
         }
         if meta.num_edges == 0 && how != RootsOf::Nodes {
-            return refuse("the store has no edges to draw");
+            return refuse("the store has no edges to draw from");
         }
         let node_type = meta.source;
         let dead = snapshot.dead_nodes(node_type)?;

@@ -73,17 +73,21 @@ impl Shape {
         let refuse = |what: String| Err(SampleError::Spec(what));
         self.spread.check(catalog)?;
         if self.spread != Spread::Hops && (self.is_disjoint || fanouts.hops() > 0) {
-            return refuse("subgraphs of seeds grow by hops, and others have no hops".into());
+            return refuse(
+                "disjoint subgraphs need hops, and walks and budgets cannot have hops".into(),
+            );
         }
         if let Some(temporal) = &self.time {
             if !self.is_disjoint {
                 return refuse(
-                    "seeds have times of their own, so each needs a subgraph of its own".into(),
+                    "temporal sampling needs disjoint subgraphs, because each seed has its own \
+                     time"
+                        .into(),
                 );
             }
             if !matches!(method, Method::Uniform { .. }) {
                 return refuse(format!(
-                    "{} sampling does not look at times; sample uniformly",
+                    "{} sampling does not support times; sample uniformly",
                     method.row().name
                 ));
             }
@@ -94,7 +98,7 @@ impl Shape {
             EdgeSet::BothWays(others) => check_reverse(catalog, others),
             EdgeSet::Induced(marked) if marked.len() == catalog.edge_types.len() => Ok(()),
             EdgeSet::Induced(marked) => refuse(format!(
-                "{} edge types are marked or not, the store has {}",
+                "got marks for {} edge types, but the store has {}",
                 marked.len(),
                 catalog.edge_types.len()
             )),
@@ -121,7 +125,7 @@ impl Temporal {
             return if fanouts.hops() == 0 || drawn.any(|(_, meta)| meta.has_time) {
                 Ok(())
             } else {
-                let what = "no edge type that is drawn from keeps times; import them with times";
+                let what = "no edge type with a fanout has times; import edges with times";
                 Err(SampleError::Spec(what.into()))
             };
         };
@@ -134,7 +138,7 @@ impl Temporal {
             if !fits || tensor.owner != Owner::Node(node_type) {
                 let name = meta.map_or("", |meta| meta.name.as_str());
                 return Err(SampleError::Spec(format!(
-                    "tensor {name:?} does not hold one i64 for each node, which times are"
+                    "tensor {name:?} cannot be used as times: expected one i64 per node"
                 )));
             }
         }
@@ -157,8 +161,8 @@ fn check_reverse(catalog: &Catalog, others: &[Option<EdgeTypeId>]) -> Result<(),
             turned.is_some_and(|t| (t.source, t.destination) == (meta.destination, meta.source));
         if !fits {
             return Err(SampleError::Spec(format!(
-                "edges {:?} turned round are not of edge type {}",
-                meta.relation, other.0
+                "edge type {} is not a valid reverse of edges {:?}: its ends differ",
+                other.0, meta.relation
             )));
         }
     }

@@ -61,15 +61,21 @@ impl Walks {
         check_path(catalog, &self.path)?;
         let refuse = |what: String| Err(SampleError::Spec(what));
         if !(1..LENGTH_MAX).contains(&self.length) {
-            return refuse(format!("a walk of {} steps is not valid: use 1 to 65535", self.length));
+            return refuse(format!(
+                "a walk of {} steps is not valid: expected 1 to 65535",
+                self.length
+            ));
         }
         if let Some((p, q)) = self.bias {
             if !(p > 0.0 && q > 0.0 && p.is_finite() && q.is_finite()) {
-                return refuse(format!("p = {p} and q = {q} are not valid: use numbers above 0"));
+                return refuse(format!(
+                    "p = {p} and q = {q} are not valid: expected finite numbers above 0"
+                ));
             }
             let meta = &catalog.edge_types[usize::from(self.path[0].0)];
             if self.path.len() > 1 || meta.source != meta.destination {
-                let what = "biased walks are of one edge type that joins a node type with itself";
+                let what =
+                    "biased walks need a single edge type that joins a node type with itself";
                 return refuse(what.into());
             }
         }
@@ -104,11 +110,11 @@ impl Visits {
         check_path(catalog, &self.path)?;
         let steps = u64::from(self.length) * self.path.len() as u64 * 2;
         let what = if self.walks == 0 || self.length == 0 || self.neighbors.contains(&0) {
-            "numbers of walks, of steps and of neighbours are counted from 1"
+            "the numbers of walks, of steps and of neighbours must be at least 1"
         } else if steps * self.neighbors.len() as u64 >= 1 << 16 {
-            "a walk has fewer than 32768 steps"
+            "a walk must have fewer than 32768 steps"
         } else if !(0.0..1.0).contains(&self.restart) {
-            "the chance to restart is from 0 to below 1"
+            "the restart probability must be at least 0 and below 1"
         } else {
             return Ok(());
         };
@@ -131,9 +137,9 @@ impl Budgets {
         let what = if self.nodes.len() != catalog.node_types.len()
             || self.edge_types.len() != catalog.edge_types.len()
         {
-            "budgets are by node type, and which edge types count by edge type".into()
+            "budgets need an entry for every node type and a mark for every edge type".into()
         } else if layers == 0 || self.nodes.iter().any(|list| list.len() != layers) {
-            "budgets need one number for each layer, for every node type".to_string()
+            "budgets need one number per layer for every node type".to_string()
         } else {
             return Ok(());
         };
@@ -155,7 +161,9 @@ impl Budgets {
 fn check_path(catalog: &Catalog, path: &[EdgeTypeId]) -> Result<(), SampleError> {
     let meta = |id: EdgeTypeId| {
         let found = catalog.edge_types.get(usize::from(id.0));
-        found.ok_or_else(|| SampleError::Spec(format!("the store has no edge type {}", id.0)))
+        found.ok_or_else(|| {
+            SampleError::Spec(format!("edge type {} does not exist in the store", id.0))
+        })
     };
     let Some(last) = path.last() else {
         return Err(SampleError::Spec("a walk needs at least 1 edge type".into()));
@@ -167,8 +175,8 @@ fn check_path(catalog: &Catalog, path: &[EdgeTypeId]) -> Result<(), SampleError>
         if step.destination != at {
             let name = |id: ng_types::NodeTypeId| &catalog.node_types[usize::from(id.0)].name;
             return Err(SampleError::Spec(format!(
-                "a walk stands at a node of type {:?}, and lists of {:?} belong to nodes of type \
-                 {:?}",
+                "a walk cannot continue from a node of type {:?}: lists of {:?} belong to nodes \
+                 of type {:?}",
                 name(at),
                 step.relation,
                 name(step.destination)

@@ -118,7 +118,7 @@ impl Sampler {
             }
         }
         Err(SampleError::Spec(format!(
-            "a walk found no next node in {TRIES_MAX} draws: p and q differ too much for its lists"
+            "a walk found no next node in {TRIES_MAX} draws; choose p and q closer to each other"
         )))
     }
 

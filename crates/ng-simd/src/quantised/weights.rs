@@ -37,7 +37,9 @@ pub enum PackError {
     #[error(transparent)]
     Value(QuantiseError),
     /// A number that is not a scale.
-    #[error("column {column}: {scale} is not a scale; it must be 0 or a positive normal number")]
+    #[error(
+        "column {column}: {scale} is not a valid scale; expected 0 or a positive normal number"
+    )]
     Scale {
         /// The column.
         column: usize,

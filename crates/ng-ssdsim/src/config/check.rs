@@ -61,7 +61,7 @@ impl fmt::Display for Allowed {
             Self::Whole(least, most) => write!(f, "a whole number from {least} to {most}"),
             Self::Among(values) => f.write_str(&listed(values)),
             Self::Time => f.write_str("0 to 1000000000 ns"),
-            Self::Rate => f.write_str("1000 a second or more; no limit leaves its cost out"),
+            Self::Rate => f.write_str("1000 per second or more (infinite: no cost)"),
             Self::Energy => f.write_str("0 to 1000000"),
         }
     }

@@ -102,8 +102,8 @@ fn open_base(path: &Path, target: &Path) -> Result<Member, BackupError> {
     let name = path.file_name().and_then(OsStr::to_str);
     if name.is_none() || parent(path) != parent(target) {
         let what = format!(
-            "{}: a backup lies in the directory of the one that it is made on, whose name is \
-             UTF-8, so that both are moved together",
+            "{}: an incremental backup must lie in the same directory as its base, and the name \
+             of the base must be UTF-8",
             target.display()
         );
         return Err(BackupError::Unsupported { what });
@@ -120,7 +120,7 @@ fn check_continued(base: &Member, version: &Base) -> Result<(), BackupError> {
     let is_later = older.checkpoint_id <= version.checkpoint_id && older.lsn <= version.lsn;
     let has_changed = older.fingerprint != format!("{:016x}", version.fingerprint);
     if !is_later || (older.checkpoint_id == version.checkpoint_id && has_changed) {
-        return Err(not_a_base(base, format!("it is of {then}, the store of {now}")));
+        return Err(not_a_base(base, format!("the backup is of {then}, the store of {now}")));
     }
     base.is_continued_by(&version.catalog).map_err(|what| not_a_base(base, what))
 }
@@ -272,7 +272,7 @@ impl<'a, 'p> Copying<'a, 'p> {
             None => Ok(copied),
             Some(page) => {
                 let (name, logical) = (&placed.meta.name, page.logical);
-                let what = format!("page {logical} of {name} differs without having been changed");
+                let what = format!("page {logical} of {name} differs although it was not changed");
                 Err(not_a_base(base, what))
             }
         }

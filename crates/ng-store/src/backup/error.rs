@@ -29,8 +29,8 @@ pub enum BackupError {
     },
     /// Written by a newer release.
     #[error(
-        "{}: the backup has format version {found}, this release reads up to {supported}; upgrade \
-         neargraph to read it",
+        "{}: the backup has format version {found}, and this release reads up to {supported}; \
+         upgrade neargraph to read it",
         path.display()
     )]
     NewerVersion {
@@ -51,7 +51,7 @@ pub enum BackupError {
     },
     /// A backup holds only what has changed since another one, which is gone.
     #[error(
-        "{} holds only what has changed since {}, which is not there: put both into one directory",
+        "{} is incremental, and its base {} is missing: put both into one directory",
         path.display(), base.display()
     )]
     BaseMissing {
@@ -62,7 +62,7 @@ pub enum BackupError {
     },
     /// The backup under that name is not the one that another was made on.
     #[error(
-        "{} is not the backup that {} was made on: {what}",
+        "{} is not the base of {}: {what}",
         base.display(), path.display()
     )]
     BaseExchanged {
@@ -75,8 +75,8 @@ pub enum BackupError {
     },
     /// The store does not continue the backup that was given as base.
     #[error(
-        "{}: the store is not a later state of this backup ({what}): it was written anew since, as \
-         compacting and importing do, or it is another store; make a whole backup",
+        "{}: the store is not a later state of this backup ({what}): it was rewritten, for \
+         example by compacting or importing, or it is another store; make a complete backup",
         base.display()
     )]
     NotABase {
@@ -87,7 +87,8 @@ pub enum BackupError {
     },
     /// Something has the name of the result already.
     #[error(
-        "{} exists, and backups and restored stores replace nothing: choose another name",
+        "{} already exists, and backups and restored stores never replace anything: choose \
+         another name",
         path.display()
     )]
     TargetExists {
@@ -101,7 +102,7 @@ pub enum BackupError {
         what: String,
     },
     /// The caller stopped the work.
-    #[error("stopped; nothing was written")]
+    #[error("stopped; no backup or store was written")]
     Stopped,
     /// The directory of the result could not be made.
     #[error(transparent)]

@@ -38,10 +38,11 @@ impl Identity {
         let describe = |of: &Self| {
             let Self { checkpoint_id, lsn, fingerprint, root_crc32c } = of;
             format!(
-                "checkpoint {checkpoint_id}, commit {lsn}, fingerprint {fingerprint}, root {root_crc32c:#x}"
+                "checkpoint {checkpoint_id}, commit {lsn}, fingerprint {fingerprint}, \
+                 root {root_crc32c:#x}"
             )
         };
-        format!("it is of {}, not of {}", describe(other), describe(self))
+        format!("it belongs to {}, expected {}", describe(other), describe(self))
     }
 }
 
@@ -96,7 +97,7 @@ impl Manifest {
         let (head, rest) = bytes.split_at_checked(UNCOVERED).ok_or_else(too_short)?;
         let wanted = format!("{BEFORE_SUM}{:08x}{AFTER_SUM}", checksum::of(rest));
         if head != wanted.as_bytes() {
-            return Err(Damage::new("its checksum differs"));
+            return Err(Damage::new("its checksum is wrong"));
         }
         let mut json = b"{".to_vec();
         json.extend_from_slice(rest);

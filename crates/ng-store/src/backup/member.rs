@@ -57,7 +57,10 @@ impl Member {
             return Err(BackupError::NewerVersion { path: path_of, found, supported });
         }
         if header.file_bytes() != manifest.root_bytes {
-            return Err(damaged(format!("{} bytes of root", manifest.root_bytes)));
+            return Err(damaged(format!(
+                "{} bytes is not the size of its root",
+                manifest.root_bytes
+            )));
         }
         let mut root = head;
         root.extend(part.next_bytes(manifest.root_bytes as usize - BLOCK_BYTES)?);
@@ -101,7 +104,7 @@ impl Member {
                     && newer.num_pages >= older.num_pages
             };
             if !catalog.segments.get(id).is_some_and(is_same) {
-                return Err(format!("segment {id} is not {:?}", older.name));
+                return Err(format!("segment {id} does not continue {:?}", older.name));
             }
         }
         Ok(())
@@ -117,13 +120,13 @@ pub(super) fn open_chain(path: &Path) -> Result<Vec<Member>, BackupError> {
         let path = last.path.clone();
         let damaged = |what: &str| {
             let file = path.join(MANIFEST);
-            BackupError::Damaged { file, what: format!("{what} as base: {:?}", base.name) }
+            BackupError::Damaged { file, what: format!("base {:?}: {what}", base.name) }
         };
         if Path::new(&base.name).file_name() != Some(base.name.as_ref()) {
-            return Err(damaged("not the name of a directory"));
+            return Err(damaged("not a valid directory name"));
         }
         if chain.len() == BACKUPS_MAX {
-            return Err(damaged("too many backups made on each other"));
+            return Err(damaged("too many backups in its chain"));
         }
         let base_path = path.with_file_name(&base.name);
         let member = Member::open(&base_path).map_err(|error| match error {
@@ -157,7 +160,7 @@ fn read_manifest(path: &Path, reader: &Reader) -> Result<Manifest, BackupError> 
     let damaged = |what: String| BackupError::Damaged { file: path.join(MANIFEST), what };
     let len = reader.len(file)?;
     if len > MANIFEST_BYTES_MAX || !len.is_multiple_of(BLOCK_BYTES as u64) {
-        return Err(damaged(format!("{len} bytes cannot be right")));
+        return Err(damaged(format!("{len} bytes is not a valid size")));
     }
     let bytes = reader.read_at(file, 0, len as usize)?;
     match Manifest::decode(&bytes).map_err(|Damage { what }| damaged(what.into_owned()))? {

@@ -153,7 +153,7 @@ impl<'a, 'p> Restoring<'a, 'p> {
         self.read_member(newest, None)?;
         if self.found != self.report.pages {
             let (pages, found) = (self.report.pages, self.found);
-            let what = format!("its page tables know of {pages} pages, the backups of {found}");
+            let what = format!("its page tables list {pages} pages, and the backups hold {found}");
             return Err(newest.tables()?.error(what));
         }
         Ok(self.report)

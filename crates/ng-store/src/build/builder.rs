@@ -77,11 +77,14 @@ impl StoreBuilder {
     pub fn on_disk(disk: Arc<dyn Disk>, options: BuildOptions) -> Result<Self, BuildError> {
         if !is_page_bytes(options.page_bytes) {
             let bytes = options.page_bytes;
-            let what = format!("page size {bytes}: use one of {PAGE_SIZES:?}");
+            let what = format!("page size {bytes} is not valid: expected one of {PAGE_SIZES:?}");
             return Err(BuildError::invalid(what));
         }
         if !(0.1..=1.0).contains(&options.fill) {
-            return Err(BuildError::invalid(format!("fill {}: use 0.1 to 1.0", options.fill)));
+            return Err(BuildError::invalid(format!(
+                "fill {} is not valid: expected 0.1 to 1.0",
+                options.fill
+            )));
         }
         Ok(Self {
             disk,
@@ -131,9 +134,9 @@ impl StoreBuilder {
         let meta = self
             .node_types
             .get_mut(usize::from(id.0))
-            .ok_or_else(|| BuildError::invalid(format!("node type {} is unknown", id.0)))?;
+            .ok_or_else(|| BuildError::invalid(format!("there is no node type {}", id.0)))?;
         if num_nodes > NODE_ID_BOUND {
-            let what = format!("node type {:?}: {num_nodes} nodes; at most 2^40", meta.name);
+            let what = format!("node type {:?} has {num_nodes} nodes, more than 2^40", meta.name);
             return Err(BuildError::invalid(what));
         }
         (meta.num_nodes, meta.num_nodes_live) = (num_nodes, num_nodes);
@@ -258,7 +261,7 @@ impl StoreBuilder {
     pub(super) fn edge_type_mut(&mut self, id: EdgeTypeId) -> Result<&mut EdgeType, BuildError> {
         self.edge_types
             .get_mut(usize::from(id.0))
-            .ok_or_else(|| BuildError::invalid(format!("edge type {} is unknown", id.0)))
+            .ok_or_else(|| BuildError::invalid(format!("there is no edge type {}", id.0)))
     }
 
     fn segment(&mut self) -> u32 {
@@ -274,7 +277,7 @@ impl StoreBuilder {
         let (pages_segment, index_segment) = (self.segment(), self.segment());
         let edge_type = self.edge_type_mut(id)?;
         if std::mem::replace(&mut edge_type.started, true) {
-            let what = format!("topology of {:?} is written twice", edge_type.meta.relation);
+            let what = format!("the topology of {:?} is written twice", edge_type.meta.relation);
             return Err(BuildError::invalid(what));
         }
         let mut layout = EntryLayout::of(&edge_type.meta);
@@ -343,7 +346,10 @@ impl StoreBuilder {
     ) -> Result<TensorWriter, BuildError> {
         if spec.dtype != Dtype::I64 || class_names.len() > CLASS_NAMES_MAX {
             let (name, dtype, count) = (&spec.name, spec.dtype, class_names.len());
-            let what = format!("tensor {name:?} ({dtype}): {count} names of classes");
+            let what = format!(
+                "tensor {name:?}: class names need dtype i64 and at most {CLASS_NAMES_MAX} names, \
+                 got {dtype} and {count}"
+            );
             return Err(BuildError::invalid(what));
         }
         let (slot, meta) = self.declare_tensor(owner, spec)?;
@@ -381,7 +387,8 @@ impl StoreBuilder {
         };
         let name = &spec.name;
         if !known {
-            let what = format!("tensor {name:?}: unknown node type, or edges without edge ids");
+            let what =
+                format!("tensor {name:?}: its node type does not exist, or its edges have no ids");
             return Err(BuildError::invalid(what));
         }
         if self.tensors.iter().any(|(other, meta, _)| *other == owner && meta.name == *name) {
@@ -409,7 +416,7 @@ impl StoreBuilder {
     /// [`BuildError::Invalid`] for an unknown type or a second call, [`BuildError::Write`].
     pub fn dictionary(&mut self, id: NodeTypeId) -> Result<DictionaryWriter, BuildError> {
         if usize::from(id.0) >= self.node_types.len() {
-            return Err(BuildError::invalid(format!("node type {} is unknown", id.0)));
+            return Err(BuildError::invalid(format!("there is no node type {}", id.0)));
         }
         let segments = [self.segment(), self.segment(), self.segment()];
         self.dictionaries_open += 1;

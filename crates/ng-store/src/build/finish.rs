@@ -74,7 +74,9 @@ impl StoreBuilder {
             .node_types
             .get_mut(usize::from(part.node_type))
             .filter(|owner| owner.dictionary.is_none())
-            .ok_or_else(|| BuildError::invalid("a node type has two dictionaries"))?;
+            .ok_or_else(|| {
+                BuildError::invalid("a node type does not exist, or has two dictionaries")
+            })?;
         if part.num_names != owner.num_nodes {
             return Err(BuildError::RowCount {
                 what: format!("dictionary of {:?}", owner.name),
@@ -176,7 +178,7 @@ impl StoreBuilder {
     }
 
     fn place_tensor(&mut self, owner: Owner, meta: TensorMeta) -> Result<(), BuildError> {
-        let missing = || BuildError::invalid("a tensor lost its owner");
+        let missing = || BuildError::invalid("the owner of a tensor does not exist");
         let (tensors, expected) = match owner {
             Owner::Node(id) => {
                 let owner = self.node_types.get_mut(usize::from(id.0)).ok_or_else(missing)?;

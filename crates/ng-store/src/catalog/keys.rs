@@ -44,7 +44,7 @@ impl KeyedCommit {
     pub(crate) fn check(&self) -> Result<(), Damage> {
         let (key, note) = (self.key.len(), self.note.len());
         ensure((1..=KEY_BYTES_MAX).contains(&key) && note <= KEY_NOTE_BYTES_MAX, || {
-            format!("a key of {key} bytes with a note of {note}")
+            format!("a transaction key of {key} bytes with a note of {note} bytes is not valid")
         })
     }
 }
@@ -122,7 +122,7 @@ impl Keys {
         self.iter().try_for_each(KeyedCommit::check)?;
         let mut keys: Vec<&[u8]> = self.iter().map(|known| &*known.key).collect();
         keys.sort_unstable();
-        ensure(keys.is_sorted_by(|a, b| a < b), || "a key is there twice".into())
+        ensure(keys.is_sorted_by(|a, b| a < b), || "a transaction key occurs twice".into())
     }
 }
 
@@ -141,8 +141,7 @@ impl<'de> Deserialize<'de> for Keys {
         if keys.iter().count() == given {
             return Ok(keys);
         }
-        let what =
-            format!("{given} keys of transactions, or their bytes, are more than a store keeps");
+        let what = format!("{given} transaction keys, or their bytes, exceed the limit of a store");
         Err(serde::de::Error::custom(what))
     }
 }
@@ -171,7 +170,9 @@ mod hex {
         let (pairs, rest) = text.as_bytes().as_chunks::<2>();
         let bytes = pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?));
         let bytes = bytes.collect::<Option<Arc<[u8]>>>().filter(|_| rest.is_empty());
-        bytes.ok_or_else(|| serde::de::Error::custom("not pairs of digits 0 to 9 and a to f"))
+        bytes.ok_or_else(|| {
+            serde::de::Error::custom("not pairs of hexadecimal digits 0 to 9 and a to f")
+        })
     }
 }
 

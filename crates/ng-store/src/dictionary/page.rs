@@ -30,17 +30,17 @@ impl<'a> StringPage<'a> {
             "dictionary page: wrong size or magic".into()
         })?;
         ensure(bytes.get(2..4) == Some(&[level, 0]), || {
-            format!("dictionary page: not of level {level}")
+            format!("dictionary page: its level is not {level}")
         })?;
         let owner = crate::bytes::le_u32(bytes, 8);
-        ensure(owner == segment, || format!("dictionary page: of segment {owner}"))?;
+        ensure(owner == segment, || format!("dictionary page: it belongs to segment {owner}"))?;
         let (count, end) = (usize::from(le_u16(bytes, 4)), usize::from(le_u16(bytes, 6)));
         let directory = bytes
             .len()
             .checked_sub(count * OFFSET_BYTES)
             .filter(|start| count > 0 && end <= *start && end >= HEADER_BYTES)
             .and_then(|start| bytes.get(start..))
-            .ok_or_else(|| Damage::new("dictionary page: directory does not fit"))?;
+            .ok_or_else(|| Damage::new("dictionary page: the directory does not fit"))?;
         Ok(Self { bytes, offsets: directory.as_chunks().0, end })
     }
 
@@ -80,9 +80,11 @@ impl<'a> StringPage<'a> {
         let mut at = HEADER_BYTES;
         for index in 0..page.len() {
             let start = page.offsets.get(index).map_or(0, |o| usize::from(le_u16(o, 0)));
-            ensure(start == at, || "dictionary page: strings overlap or leave a hole".into())?;
+            ensure(start == at, || "dictionary page: strings overlap or leave a gap".into())?;
             let (_, text) = page.entry(index)?;
-            ensure(text.len() <= STRING_BYTES_MAX, || "dictionary page: string too long".into())?;
+            ensure(text.len() <= STRING_BYTES_MAX, || {
+                "dictionary page: a string is too long".into()
+            })?;
             at += VALUE_BYTES + text.len();
         }
         let directory = bytes.len() - page.len() * OFFSET_BYTES;

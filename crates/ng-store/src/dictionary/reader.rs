@@ -92,7 +92,7 @@ impl DictionaryReader<'_> {
         if id < self.num_nodes {
             return Ok(id);
         }
-        Err(self.keys.damaged(page, &Damage::new(format!("dictionary: no node {id}"))))
+        Err(self.keys.damaged(page, &Damage::new(format!("dictionary: node {id} does not exist"))))
     }
 
     fn check_distinct(&self, blocks: &[u64]) -> Result<(), ReadError> {
@@ -110,7 +110,7 @@ impl DictionaryReader<'_> {
         sorted.sort_unstable();
         let keys: Vec<u64> = sorted.iter().map(|(id, _)| *id).collect();
         let missing = || {
-            let what = Damage::new("dictionary: an id has no name");
+            let what = Damage::new("dictionary: an id has no string");
             self.names_index.damaged(0, &what)
         };
         let root: TreeRoot = match self.meta.names_root {
@@ -133,7 +133,8 @@ impl DictionaryReader<'_> {
             for (id, place) in &sorted[hit.keys.clone()] {
                 let (found, text) = page.entry(id.saturating_sub(first) as usize).map_err(wrong)?;
                 let text = std::str::from_utf8(text).ok().filter(|_| found == *id);
-                let text = text.ok_or_else(|| wrong(Damage::new("dictionary: a name is wrong")))?;
+                let text =
+                    text.ok_or_else(|| wrong(Damage::new("dictionary: a string is not valid")))?;
                 if let Some(name) = out.get_mut(*place) {
                     text.clone_into(name);
                 }

@@ -17,7 +17,10 @@ pub enum DirectError {
     #[error("{0}")]
     OnlyPaged(String),
     /// The rows of a node do not fit into a section.
-    #[error("the rows of a node have {row_bytes} bytes, and a section holds at most {most}")]
+    #[error(
+        "the rows of a node have {row_bytes} bytes, more than the {most} bytes that a section \
+         holds"
+    )]
     RowsTooWide {
         /// Bytes of all tensors that were chosen.
         row_bytes: usize,
@@ -37,7 +40,7 @@ pub enum DirectError {
     #[error(transparent)]
     Scratch(#[from] ScratchError),
     /// The caller asked to stop.
-    #[error("compiling was stopped; nothing of it is left")]
+    #[error("compiling was stopped; its files were removed")]
     Stopped,
     /// There is nothing to read from.
     #[error("there is no direct layout in {directory}")]
@@ -47,7 +50,7 @@ pub enum DirectError {
     },
     /// It was compiled from another version or another store.
     #[error(
-        "{file} was compiled from version {found} (commit {found_lsn}) of a store, and this is \
+        "{file} was compiled from version {found} (commit {found_lsn}), but the store is at \
          version {wanted} (commit {wanted_lsn})"
     )]
     Stale {
@@ -64,7 +67,7 @@ pub enum DirectError {
     },
     /// A page, or a section of it, is not what the format says.
     #[error(
-        "{file}: page {page}, section {section}: {what}; the file is damaged, remove it and \
+        "{file}: page {page}, section {section}: {what}; the file is damaged: remove it and \
          compile again"
     )]
     Damaged {

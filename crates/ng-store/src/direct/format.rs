@@ -76,15 +76,23 @@ pub(crate) struct Split {
 impl Shape {
     pub fn check(&self) -> Result<(), Damage> {
         let page = self.page_bytes;
-        ensure(u32::try_from(page).is_ok_and(is_page_bytes), || format!("pages of {page} bytes"))?;
+        ensure(u32::try_from(page).is_ok_and(is_page_bytes), || {
+            format!("{page} bytes is not a valid page size")
+        })?;
         let fits = self.unit_pages >= 1 && self.unit_pages <= PAGE_BYTES_MAX / page;
-        ensure(fits, || format!("{} pages for a section", self.unit_pages))?;
+        ensure(fits, || {
+            format!("{} is not a valid number of pages for a section", self.unit_pages)
+        })?;
         let width = self.width;
-        ensure((WIDTH_MIN..=WIDTH_MAX).contains(&width), || format!("addresses of {width} bytes"))?;
+        ensure((WIDTH_MIN..=WIDTH_MAX).contains(&width), || {
+            format!("{width} bytes is not a valid width of addresses")
+        })?;
         let bits = self.section_bits;
-        ensure(bits <= SECTION_BITS_MAX, || format!("{bits} bits for sections"))?;
+        ensure(bits <= SECTION_BITS_MAX, || {
+            format!("{bits} is not a valid number of bits for sections")
+        })?;
         let most = Self::row_bytes_max(self.unit_pages * page, width);
-        ensure(self.row_bytes <= most, || format!("rows of {} bytes", self.row_bytes))
+        ensure(self.row_bytes <= most, || format!("rows of {} bytes are too wide", self.row_bytes))
     }
 
     /// Widest rows that have room in `unit_bytes`.
@@ -224,10 +232,12 @@ pub(crate) fn check_page(bytes: &[u8], kind: Kind, page: u64, build: u64) -> Res
     let (found, expected) = (checksum::of(&bytes[4..]), le_u32(bytes, 0));
     ensure(found == expected, || format!("checksum {found:#010x}, expected {expected:#010x}"))?;
     let (found, other) = (le_u64(bytes, 8), le_u64(bytes, 16));
-    ensure(found == page, || format!("it is page {found}"))?;
-    ensure(other == build, || format!("it is of build {other:#018x}, this is {build:#018x}"))?;
+    ensure(found == page, || format!("it has the number of page {found}"))?;
+    ensure(other == build, || {
+        format!("it belongs to build {other:#018x}, expected {build:#018x}")
+    })?;
     let of = &bytes[4..6];
-    ensure(of == [kind as u8, 0], || format!("it is of kind {of:?}, expected {kind:?}"))
+    ensure(of == [kind as u8, 0], || format!("its kind is {of:?}, expected {kind:?}"))
 }
 
 /// Sections, or addresses, of a page.

@@ -161,19 +161,27 @@ impl Head {
         self.shape.check()?;
         let bytes = self.tensors.iter().map(|tensor| tensor.row_bytes);
         let bytes = bytes.fold(0_usize, usize::saturating_add);
-        ensure(bytes == self.shape.row_bytes, || format!("rows of {bytes} bytes"))?;
+        ensure(bytes == self.shape.row_bytes, || {
+            format!("{bytes} bytes is not the width of its rows")
+        })?;
         let counts = [self.num_nodes, self.num_entries, self.num_edge_ids];
         let pages = [self.primary_pages, self.secondary_pages];
         let small = counts.iter().all(|count| *count < 1 << 48);
         let small = small && pages.iter().all(|count| *count < 1 << 40);
-        ensure(small, || format!("{counts:?} nodes, entries, edge ids; {pages:?} pages"))?;
+        ensure(small, || {
+            format!(
+                "its counts are too large: nodes, entries, edge ids {counts:?}; pages {pages:?}"
+            )
+        })?;
         let bits = self.shape.width as u32 * 8;
         let last = u128::from(self.num_pages()) << self.shape.section_bits;
-        ensure(last <= 1 << bits, || format!("{} pages for such addresses", self.num_pages()))?;
+        ensure(last <= 1 << bits, || {
+            format!("{} pages are too many for its addresses", self.num_pages())
+        })?;
         let blocks = u128::from(self.file_bytes(HEAD_TEXT_BYTES_MAX)) / BLOCK_BYTES as u128;
-        ensure(blocks < 1 << 32, || format!("{blocks} blocks"))?;
+        ensure(blocks < 1 << 32, || format!("{blocks} blocks are too many"))?;
         let known = Self { build: 0, ..self.clone() };
-        ensure(fnv(&known.text()?) == self.build, || "its build has another number".into())
+        ensure(fnv(&known.text()?) == self.build, || "its build number is wrong".into())
     }
 
     /// Where page 0 begins in a file whose head has `head_bytes`.

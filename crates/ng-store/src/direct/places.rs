@@ -35,7 +35,7 @@ pub fn places(
     for width in WIDTH_MIN.max(options.address_bytes_min)..=WIDTH_MAX {
         let shape = with_width(bare, width)?;
         if shape.unit_pages > 1 {
-            let what = format!("rows of {} bytes take more than a page", shape.row_bytes);
+            let what = format!("rows of {} bytes exceed a page", shape.row_bytes);
             return Err(DirectError::Unsupported(what));
         }
         let mut found = Wanted::new(wanted, &shape);

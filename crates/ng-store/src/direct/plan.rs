@@ -176,8 +176,8 @@ pub(crate) fn only_types(
     match (catalog.node_types.as_slice(), catalog.edge_types.as_slice()) {
         ([node], [edge, ..]) if edges == 1 => Ok((node, edge)),
         (nodes, _) => Err(DirectError::OnlyPaged(format!(
-            "the direct layout is for stores of one node type and one edge type, this one has {} \
-             and {}",
+            "the direct layout needs a store with one node type and one edge type; this store has \
+             {} and {}",
             nodes.len(),
             edges
         ))),
@@ -196,7 +196,7 @@ pub(super) fn choose_tensors(
                 node.tensor(name).map(usize::from).ok_or_else(|| {
                     let known: Vec<&str> = node.tensors.iter().map(|t| t.name.as_str()).collect();
                     DirectError::Unsupported(format!(
-                        "the store has no node tensor {name:?}; it has {known:?}"
+                        "there is no node tensor {name:?} in the store; it has {known:?}"
                     ))
                 })
             };
@@ -241,7 +241,7 @@ pub(super) fn bare_shape(
         has_weight: edge.has_weight,
     };
     shape.check().map_err(|_| {
-        let what = format!("pages of {page_bytes} bytes; use one of {PAGE_SIZES:?}");
+        let what = format!("page size {page_bytes} is not valid: expected one of {PAGE_SIZES:?}");
         DirectError::Unsupported(what)
     })?;
     let most = Shape::row_bytes_max(PAGE_BYTES_MAX, WIDTH_MAX);

@@ -164,10 +164,12 @@ impl DirectFile {
                 let entry = nodes[*at as usize] % per_page;
                 let wrong = |damage: Damage| self.damaged(pages[index], entry as usize, &damage);
                 let count = count_of(bytes);
-                ensure(entry < count as u64, || format!("{count} addresses")).map_err(wrong)?;
+                ensure(entry < count as u64, || format!("the page has {count} addresses"))
+                    .map_err(wrong)?;
                 let address = shape.number(bytes, PAGE_HEADER + entry as usize * shape.width);
                 let is_inside = shape.place(address).0 < self.bounds.pages;
-                ensure(is_inside, || format!("a section at {address:#x}")).map_err(wrong)?;
+                ensure(is_inside, || format!("address {address:#x} is out of range"))
+                    .map_err(wrong)?;
                 found[*at as usize] = address;
             }
             Ok(())
@@ -256,7 +258,9 @@ impl DirectFile {
             let mut lists = Vec::new();
             self.primaries(&self.addresses(&nodes)?, &mut |at, primary| {
                 let (found, wanted) = (primary.node, nodes[at]);
-                ensure(found == wanted, || format!("node {found}, expected {wanted}"))?;
+                ensure(found == wanted, || {
+                    format!("it belongs to node {found}, expected {wanted}")
+                })?;
                 for spot in primary.last_spots() {
                     if let Position::There(spot) = spot? {
                         lists.push(spot);
@@ -348,7 +352,9 @@ fn open_head(reader: &Reader, name: &str) -> Result<Sealed<Head>, DirectError> {
     let sealed = DIRECT.open(reader, name, |_: &Head| 0)?;
     let expected = sealed.text.file_bytes(sealed.start as usize);
     let is_whole = sealed.text.check().and_then(|()| {
-        ensure(sealed.end == expected, || format!("{} bytes, expected {expected}", sealed.end))
+        ensure(sealed.end == expected, || {
+            format!("it has {} bytes, expected {expected}", sealed.end)
+        })
     });
     is_whole.map_err(|damage| DIRECT.not_whole(&sealed.name, &damage))?;
     Ok(sealed)

@@ -91,11 +91,17 @@ impl<'a> Primary<'a> {
         let split = shape.split(degree);
         let head = &bytes[..2];
         let expected = [PRIMARY, if split.is_long { IS_LONG } else { 0 }];
-        ensure(head == expected, || format!("a section of kind {head:?}, expected {expected:?}"))?;
-        ensure(node < bounds.nodes, || format!("node {node} of {}", bounds.nodes))?;
-        ensure(degree <= bounds.entries, || format!("degree {degree} of {}", bounds.entries))?;
+        ensure(head == expected, || format!("its kind is {head:?}, expected {expected:?}"))?;
+        ensure(node < bounds.nodes, || {
+            format!("node {node} is out of range: there are {} nodes", bounds.nodes)
+        })?;
+        ensure(degree <= bounds.entries, || {
+            format!("degree {degree} exceeds the {} entries of the file", bounds.entries)
+        })?;
         let (found, wanted) = (bytes.len(), split.section_bytes);
-        ensure(found == wanted, || format!("{found} bytes for degree {degree}, not {wanted}"))?;
+        ensure(found == wanted, || {
+            format!("it has {found} bytes for degree {degree}, expected {wanted}")
+        })?;
         let mut at = shape.section_header();
         let mut rest = (0, 0);
         if split.is_long {
@@ -103,7 +109,9 @@ impl<'a> Primary<'a> {
             at += 2 * shape.width;
             let (run, last) = (shape.place(rest.0), shape.place(rest.1));
             let inside = run.0.saturating_add(split.full) <= bounds.pages && last.0 < bounds.pages;
-            ensure(inside && run.1 == 0, || format!("secondary sections at {run:?}, {last:?}"))?;
+            ensure(inside && run.1 == 0, || {
+                format!("the addresses of secondary sections are out of range: {run:?}, {last:?}")
+            })?;
         }
         let (rows, entries) = bytes[at..].split_at(shape.row_bytes);
         Ok(Self { node, degree, split, rest, rows, entries, shape, bounds })
@@ -123,7 +131,9 @@ impl<'a> Primary<'a> {
         if position < self.split.inline {
             return entry(self.entries, position, self.shape, self.bounds).map(Position::Here);
         }
-        ensure(position < self.degree, || format!("position {position} of {}", self.degree))?;
+        ensure(position < self.degree, || {
+            format!("position {position} is out of range: the list has {} entries", self.degree)
+        })?;
         let (rest, each) = (position - self.split.inline, self.shape.full_entries());
         let (number, index) = (rest / each, rest % each);
         let (page, section) = if number < self.split.full {
@@ -154,12 +164,12 @@ impl<'a> Secondary<'a> {
     ) -> Result<Self, Damage> {
         let bytes = section(page, index)?;
         let head = &bytes[..2];
-        ensure(head == [SECONDARY, 0], || format!("a section of kind {head:?}, expected [2, 0]"))?;
+        ensure(head == [SECONDARY, 0], || format!("its kind is {head:?}, expected [2, 0]"))?;
         let node = shape.number(bytes, SECTION_HEADER);
         let number = shape.number(bytes, SECTION_HEADER + shape.width);
         let len = bytes.len().saturating_sub(shape.section_header());
         let whole = len > 0 && len.is_multiple_of(shape.entry_bytes());
-        ensure(whole, || format!("{len} bytes of entries"))?;
+        ensure(whole, || format!("{len} bytes is not a whole number of entries"))?;
         let entries = &bytes[shape.section_header()..];
         Ok(Self { node, number, entries, shape, bounds })
     }
@@ -171,7 +181,7 @@ impl<'a> Secondary<'a> {
     #[inline]
     pub fn entry(&self, spot: &Spot) -> Result<Entry, Damage> {
         let (found, wanted) = ((self.node, self.number), (spot.node, spot.number));
-        ensure(found == wanted, || format!("list part {found:?}, expected {wanted:?}"))?;
+        ensure(found == wanted, || format!("it is part {found:?} of a list, expected {wanted:?}"))?;
         entry(self.entries, spot.index, self.shape, self.bounds)
     }
 }
@@ -186,7 +196,9 @@ fn section(page: &[u8], index: usize) -> Result<&[u8], Damage> {
     let len = usize::from(le_u16(page, start + 2));
     let inside = start >= PAGE_HEADER && start + len <= end;
     let bytes = page.get(start..start + len).filter(|bytes| inside && bytes.len() >= 2);
-    bytes.ok_or_else(|| Damage::new(format!("{len} bytes at {start} of {end}")))
+    bytes.ok_or_else(|| {
+        Damage::new(format!("{len} bytes at {start} exceed the page, which ends at {end}"))
+    })
 }
 
 #[inline]
@@ -196,12 +208,16 @@ fn entry(entries: &[u8], index: u64, shape: &Shape, bounds: &Bounds) -> Result<E
     let bytes = entries.get(at..at.saturating_add(width));
     let bytes = bytes.ok_or_else(|| Damage::new(format!("it has no entry {index}")))?;
     let source = shape.number(bytes, 0);
-    ensure(shape.place(source).0 < bounds.pages, || format!("a neighbour at {source:#x}"))?;
+    ensure(shape.place(source).0 < bounds.pages, || {
+        format!("the address {source:#x} of a neighbour is out of range")
+    })?;
     let mut entry = Entry { source, edge_id: 0, time: 0, weight: 0.0 };
     if shape.has_edge_ids {
         entry.edge_id = shape.edge_id(bytes);
         let (found, bound) = (entry.edge_id, bounds.edge_ids);
-        ensure(found < bound, || format!("edge id {found} of {bound}"))?;
+        ensure(found < bound, || {
+            format!("edge id {found} is out of range: ids are below {bound}")
+        })?;
     }
     if shape.has_time {
         entry.time = crate::bytes::le_u64(bytes, shape.time_at()).cast_signed();

@@ -309,7 +309,7 @@ impl Edit {
     }
 
     fn nowhere(&self, segment: u32, page: u64) -> ReadError {
-        let what = Damage::new("a pointer leads to a page that has no place");
+        let what = Damage::new("a pointer leads to a page that has no physical page");
         self.damaged(segment, page, &what)
     }
 

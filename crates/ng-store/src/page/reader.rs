@@ -248,7 +248,7 @@ impl Pages {
             let start = leaves.partition_point(|leaf| *leaf < first);
             let end = leaves.partition_point(|leaf| *leaf < first + INNER_ENTRIES as u64);
             for (leaf, place) in pairs(leaves, &mut found, start..end) {
-                let missing = || wrong(Damage::new("page table inner block: leaf is missing"));
+                let missing = || wrong(Damage::new("page table inner block: a leaf is missing"));
                 *place = typed.leaf((leaf - first) as usize).ok_or_else(missing)?;
             }
             Ok(())

@@ -65,7 +65,7 @@ impl Placed {
 
     /// An error about a page that is not there.
     pub fn nowhere(&self, page: u64) -> ReadError {
-        self.damaged(page, &Damage::new("a pointer leads to a page that has no place"))
+        self.damaged(page, &Damage::new("a pointer leads to a page that has no physical page"))
     }
 
     /// 4 KiB blocks of a page.

@@ -58,17 +58,26 @@ pub(crate) enum Leaf<'a> {
 impl<'a> Leaf<'a> {
     /// Types a leaf block.
     pub fn decode(bytes: &'a [u8], spec: &LeafSpec) -> Result<Self, Damage> {
-        ensure(bytes.len() == BLOCK_BYTES, || "page table leaf: short block".into())?;
+        ensure(bytes.len() == BLOCK_BYTES, || "page table leaf: the block is too short".into())?;
         ensure(le_u16(bytes, 0) == MAGIC, || "page table leaf: wrong magic".into())?;
-        ensure(le_u32(bytes, 4) == spec.segment, || "page table leaf: other segment".into())?;
+        ensure(le_u32(bytes, 4) == spec.segment, || {
+            "page table leaf: it belongs to another \
+                                                     segment"
+                .into()
+        })?;
         let first_logical = le_u64(bytes, 8);
         ensure(first_logical == spec.first_logical, || {
-            format!("page table leaf: starts at {first_logical}, not {}", spec.first_logical)
+            format!(
+                "page table leaf: it starts at page {first_logical}, expected {}",
+                spec.first_logical
+            )
         })?;
         match bytes.get(2..4) {
             Some([KIND_RUN, 0]) => Run::decode(bytes, spec).map(Self::Run),
             Some([KIND_FAN, 0]) => Fan::decode(bytes, spec).map(Self::Fan),
-            kind => Err(Damage::new(format!("page table leaf: {kind:?} is no kind of leaf"))),
+            kind => {
+                Err(Damage::new(format!("page table leaf: {kind:?} is not a valid kind of leaf")))
+            }
         }
     }
 }
@@ -86,7 +95,7 @@ impl<'a> Run<'a> {
     fn decode(bytes: &'a [u8], spec: &LeafSpec) -> Result<Self, Damage> {
         let num_pages = u64::from(le_u32(bytes, 28));
         ensure(0 < num_pages && num_pages <= spec.num_pages, || {
-            format!("page table leaf: {num_pages} pages, expected {}", spec.num_pages)
+            format!("page table leaf: it has {num_pages} pages, expected {}", spec.num_pages)
         })?;
         let first_physical = le_u64(bytes, 16);
         let end = first_physical.checked_add(num_pages);
@@ -153,12 +162,12 @@ impl<'a> Fan<'a> {
         let all = &bytes[LEAF_HEADER_BYTES..];
         let (entries, rest) = all
             .split_at_checked(FAN_CHILDREN as usize * INNER_ENTRY_BYTES)
-            .ok_or_else(|| Damage::new("page table fan: short block"))?;
+            .ok_or_else(|| Damage::new("page table fan: the block is too short"))?;
         let entries = entries.as_chunks::<INNER_ENTRY_BYTES>().0;
         let reserved = &bytes[16..LEAF_HEADER_BYTES];
         ensure(is_zero(rest) && is_zero(reserved), || "page table fan: padding is not 0".into())?;
         let inside = entries.iter().all(|entry| is_pointer(entry, spec.map_blocks));
-        ensure(inside, || "page table fan: block past the end of the file".into())?;
+        ensure(inside, || "page table fan: a block is past the end of the file".into())?;
         let page_bytes = spec.blocks_per_page as u32 * BLOCK_BYTES as u32;
         let (first_logical, pages_per_child) = (spec.first_logical, pages_per_child(page_bytes));
         Ok(Self { first_logical, pages_per_child, entries })
@@ -219,7 +228,7 @@ impl<'a> Entries<'a> {
             "page table entries: wrong kind".into()
         })?;
         ensure(le_u32(bytes, 4) == spec.segment && le_u64(bytes, 8) == first_logical, || {
-            "page table entries: of other pages".into()
+            "page table entries: they belong to other pages".into()
         })?;
         let blocks_per_page = spec.blocks_per_page;
         let page_bytes = blocks_per_page as u32 * BLOCK_BYTES as u32;
@@ -368,17 +377,17 @@ impl<'a> Inner<'a> {
         count: usize,
         map_blocks: u64,
     ) -> Result<Self, Damage> {
-        ensure(bytes.len() == BLOCK_BYTES, || "page table inner block: short".into())?;
+        ensure(bytes.len() == BLOCK_BYTES, || "page table inner block: it is too short".into())?;
         let kind = bytes.get(2..4);
         ensure(le_u16(bytes, 0) == MAGIC && kind == Some(&[KIND_INNER, 0]), || {
             "page table inner block: wrong magic or kind".into()
         })?;
         ensure(le_u32(bytes, 4) == segment && le_u32(bytes, 8) == index, || {
-            "page table inner block: belongs elsewhere".into()
+            "page table inner block: it belongs to another place".into()
         })?;
         let found = le_u32(bytes, 12) as usize;
         ensure(found == count, || {
-            format!("page table inner block: {found} leaves, expected {count}")
+            format!("page table inner block: it has {found} leaves, expected {count}")
         })?;
         let all = &bytes[INNER_HEADER_BYTES..];
         let (entries, rest) = all
@@ -388,7 +397,7 @@ impl<'a> Inner<'a> {
             .ok_or_else(|| Damage::new("page table inner block: more leaves than fit"))?;
         ensure(is_zero(rest.as_flattened()), || "page table inner block: padding is not 0".into())?;
         let inside = entries.iter().all(|entry| is_pointer(entry, map_blocks));
-        ensure(inside, || "page table inner block: leaf past the end of the file".into())?;
+        ensure(inside, || "page table inner block: a leaf is past the end of the file".into())?;
         Ok(Self { entries })
     }
 

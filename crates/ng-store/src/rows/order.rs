@@ -43,7 +43,7 @@ impl RowOrder {
             match seen.get_mut(*id as usize) {
                 Some(seen) if !*seen => *seen = true,
                 _ => {
-                    let what = format!("node {id} is twice in an order of {num_nodes} nodes");
+                    let what = format!("the order of {num_nodes} nodes contains node {id} twice");
                     return Err(ReadError::Order { what });
                 }
             }
@@ -99,7 +99,9 @@ impl RowOrder {
 /// A row of an order of `num_nodes`.
 pub(super) fn decode(bytes: &[u8], num_nodes: u64) -> Result<u64, Damage> {
     let row = bytes.iter().rev().fold(0, |high, byte| high << 8 | u64::from(*byte));
-    ensure(row < num_nodes, || format!("row {row} in an order of {num_nodes} nodes"))?;
+    ensure(row < num_nodes, || {
+        format!("row {row} is out of range in an order of {num_nodes} nodes")
+    })?;
     Ok(row)
 }
 

@@ -28,13 +28,13 @@ pub enum SealedError {
         source: std::io::Error,
     },
     /// Another process writes into the directory.
-    #[error("another process writes into the directory of {file}; wait for it to end")]
+    #[error("another process is writing to the directory of {file}; wait until it ends")]
     Busy {
         /// The file to be written.
         file: String,
     },
     /// The file is not of this kind, or its head or end is damaged, or it is cut off.
-    #[error("{file} is not a whole {kind}: {what}; remove it and compile again")]
+    #[error("{file} is not a complete {kind}: {what}; remove it and compile again")]
     NotWhole {
         /// The file.
         file: String,
@@ -45,8 +45,8 @@ pub enum SealedError {
     },
     /// The file has another version of the format than this release reads.
     #[error(
-        "{file} is a {kind} of format {found}, and this release reads format {wanted}; remove it \
-         and compile again"
+        "{file} is a {kind} of format version {found}, and this release reads version {wanted}; \
+         remove it and compile again"
     )]
     Version {
         /// The file.

@@ -85,11 +85,11 @@ impl SealedKind {
         let map_bytes = map_bytes(&text);
         let start = map_bytes.checked_next_multiple_of(BLOCK).and_then(|b| b.checked_add(maps_at));
         let start = start.filter(|start| *start <= end);
-        let start = start.ok_or_else(|| not(Damage::new("its maps are cut off")))?;
+        let start = start.ok_or_else(|| not(Damage::new("its maps are truncated")))?;
         let mut maps = reader.read_at(file, maps_at, (start - maps_at) as usize)?;
         let padding = maps.split_off(map_bytes as usize);
         let is_whole = checksum::of(&maps) == le_u32(&head, MAPS_CRC_AT) && is_zero(&padding);
-        ensure(is_whole, || "the checksum of its maps differs".into()).map_err(not)?;
+        ensure(is_whole, || "the checksum of its maps is wrong".into()).map_err(not)?;
         Ok(Sealed { file, name, text, maps, start, end, last })
     }
 
@@ -101,20 +101,20 @@ impl SealedKind {
 
     /// The version of a file, from its first and its last block.
     fn version_of(&self, first: &[u8], last: &[u8]) -> Result<u32, Damage> {
-        ensure(first.starts_with(self.magic), || "it does not begin as one".into())?;
+        ensure(first.starts_with(self.magic), || "wrong magic bytes".into())?;
         let version = le_u32(first, 8);
         let Some(magic) = self.end_magic else { return Ok(version) };
         ensure(last.starts_with(magic), || "its end is missing".into())?;
         let is_sealed = checksum::is_sealed(last, 0..END_CRC_AT, END_CRC_AT);
-        ensure(is_sealed, || "the checksum of its last block differs".into())?;
+        ensure(is_sealed, || "the checksum of its last block is wrong".into())?;
         let other = le_u32(last, 8);
         ensure(version == other, || {
-            format!("it begins with version {version} and ends with version {other}")
+            format!("its first block has version {version}, its last block version {other}")
         })?;
         // Blocks of other versions have other fields.
         let is_own = version != self.version
             || checksum::of(&first[..PREFIX_BYTES]) == le_u32(last, PREFIX_CRC_AT);
-        ensure(is_own, || "its last block is of another file".into())?;
+        ensure(is_own, || "its last block belongs to another file".into())?;
         Ok(version)
     }
 }
@@ -123,9 +123,9 @@ impl SealedKind {
 /// up to `end`.
 fn text_blocks(first: &[u8], end: u64) -> Result<u64, Damage> {
     let bytes = le_u32(first, 12) as usize;
-    ensure(bytes <= HEAD_TEXT_BYTES_MAX, || format!("a head of {bytes} bytes"))?;
+    ensure(bytes <= HEAD_TEXT_BYTES_MAX, || format!("a head of {bytes} bytes is too long"))?;
     let blocks = head_bytes(bytes) as u64;
-    ensure(blocks <= end, || "its head is cut off".into())?;
+    ensure(blocks <= end, || "its head is truncated".into())?;
     Ok(blocks)
 }
 
@@ -133,8 +133,8 @@ fn decode_text<T: DeserializeOwned>(head: &[u8]) -> Result<T, Damage> {
     let text_end = PREFIX_BYTES + le_u32(head, 12) as usize;
     let (text, padding) = (&head[PREFIX_BYTES..text_end], &head[text_end..]);
     let is_whole = checksum::of(text) == le_u32(head, 16);
-    ensure(is_whole, || "the checksum of its head differs".into())?;
+    ensure(is_whole, || "the checksum of its head is wrong".into())?;
     let zeros = is_zero(&head[MAPS_CRC_AT + 4..PREFIX_BYTES]) && is_zero(padding);
-    ensure(zeros, || "its head is padded with something".into())?;
+    ensure(zeros, || "the padding of its head is not 0".into())?;
     serde_json::from_slice(text).map_err(|error| Damage::new(error.to_string()))
 }

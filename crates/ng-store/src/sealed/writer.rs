@@ -54,7 +54,7 @@ impl SealedWriter {
         let head = kind.encode_head(text, maps).map_err(failed("write the head of"))?;
         match disk.remove(&Partial::name_for(name)) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-                return Err(failed("remove what is left of")(error));
+                return Err(failed("remove leftovers of")(error));
             }
             _ => {}
         }
@@ -136,7 +136,8 @@ impl SealedKind {
     fn encode_head(&self, text: &impl Serialize, maps: &[u8]) -> std::io::Result<Vec<u8>> {
         let text = serde_json::to_vec(text)?;
         if text.len() > HEAD_TEXT_BYTES_MAX {
-            let what = format!("it has {} bytes, at most {HEAD_TEXT_BYTES_MAX}", text.len());
+            let what =
+                format!("its text has {} bytes, more than {HEAD_TEXT_BYTES_MAX}", text.len());
             return Err(std::io::Error::other(what));
         }
         let mut bytes = Vec::with_capacity(head_bytes(text.len()));
@@ -169,7 +170,7 @@ impl Partial {
         let Some(name) = self.name.take() else { return Ok(()) };
         let renamed = self.disk.rename(&Self::name_for(&name), &name);
         renamed.and_then(|()| self.disk.sync_dir()).map_err(|source| {
-            let action = "give its name to";
+            let action = "rename";
             SealedError::Directory { action, file: name, source }
         })
     }

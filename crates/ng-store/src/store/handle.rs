@@ -63,7 +63,7 @@ const STAGING_BYTES: [u64; 2] = [2 << 20, 16 << 20];
 const BYTES_PER_READ: u64 = 32 << 10;
 
 /// Why nothing is written where somebody shares the writer's lock and does not write.
-const KEPT_AWAY: &str = "somebody keeps writers away, as an import does that replaces the store";
+const KEPT_AWAY: &str = "another process blocks writers, such as an import that replaces the store";
 
 /// A handle that waits for the right to write asks this often, ever less.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
@@ -115,7 +115,7 @@ impl Store {
         let place = Some(Arc::clone(place));
         let note = match options.backend {
             BackendChoice::Memory => {
-                format!("memory: asked for; everything is held in RAM, read by {}", opened.note)
+                format!("memory: requested; all files are held in RAM, read with {}", opened.note)
             }
             _ => opened.note,
         };

@@ -152,7 +152,10 @@ pub(crate) fn read_scales(
     match RowEncoder::new(meta.dtype, scales.len(), Some(Arc::clone(&scales))) {
         Ok(_) => Ok(scales),
         Err(DecodeError::Scale { column, scale }) => {
-            let what = format!("tensor {:?}: column {column} has scale {scale}", meta.name);
+            let what = format!(
+                "tensor {:?}: the scale {scale} of column {column} is not valid",
+                meta.name
+            );
             Err(segment.damaged(0, &Damage::new(what)))
         }
         Err(source @ (DecodeError::Types { .. } | DecodeError::Scales { .. })) => {

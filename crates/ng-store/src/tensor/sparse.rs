@@ -41,7 +41,8 @@ impl Span {
         let span = Self { start: bits & (SPARSE_ENTRIES_MAX - 1), count: bits >> 40 };
         if span.start + span.count > num_entries || span.count > columns {
             let Self { start, count } = span;
-            let what = format!("a row has {count} entries from {start}, of {num_entries}");
+            let what =
+                format!("a row has {count} entries from {start}, but there are {num_entries}");
             return Err(Damage::new(what));
         }
         Ok(span)
@@ -118,10 +119,13 @@ impl EntryForm {
             SparseValue::F32 => f32::from_bits(le_u32(entry, width)),
         };
         if u64::from(column) >= self.columns {
-            return Err(Damage::new(format!("an entry of column {column}, of {}", self.columns)));
+            return Err(Damage::new(format!(
+                "an entry has column {column}, but there are {}",
+                self.columns
+            )));
         }
         if value == 0.0 {
-            return Err(Damage::new(format!("an entry of column {column} with the value 0")));
+            return Err(Damage::new(format!("an entry of column {column} has the value 0")));
         }
         Ok((column, value))
     }

@@ -187,7 +187,7 @@ impl Snapshot {
             return Ok(());
         }
         let (_, entries, _) = self.sparse_parts(tensor)?;
-        Err(entries.damaged(0, &Damage::new("columns of a row do not ascend")))
+        Err(entries.damaged(0, &Damage::new("the columns of a row are not ascending")))
     }
 
     fn sparse_parts(
@@ -269,5 +269,5 @@ fn sort_spans(spans: &[Span]) -> Result<Vec<Wanted>, Damage> {
     if wanted.is_sorted_by(are_apart) {
         return Ok(wanted);
     }
-    Err(Damage::new("two rows have some entries in common"))
+    Err(Damage::new("two rows share entries"))
 }

@@ -55,16 +55,19 @@ impl SparseWriter {
         let (count, num_columns) = (columns.len() as u64, self.meta.num_columns());
         let in_row = columns.last().is_none_or(|last| u64::from(*last) < num_columns);
         if values.len() != columns.len() || !columns.is_sorted_by(|a, b| a < b) || !in_row {
-            return Err(self.wrong("columns must ascend, be of the row, and have a value each"));
+            return Err(
+                self.wrong("columns must be ascending and in range, and each needs a value")
+            );
         }
         let span = Span { start: self.entries.num_rows, count };
         if count > SPARSE_ROW_ENTRIES_MAX || span.end() > SPARSE_ENTRIES_MAX {
-            return Err(self.wrong("too many entries; store it dense"));
+            return Err(self.wrong("it has too many entries; store the tensor dense"));
         }
         self.encoded.clear();
         for (column, value) in columns.iter().zip(values) {
             if !self.form.encode(*column, *value, &mut self.encoded) {
-                let what = format!("column {column}: {value} is no {:?} value", self.form.value);
+                let what =
+                    format!("column {column}: {value} is not a valid {:?} value", self.form.value);
                 return Err(self.wrong(&what));
             }
         }

@@ -131,7 +131,9 @@ impl TensorWriter {
         let width = self.row_bytes();
         if !rows.len().is_multiple_of(width) {
             let (name, len) = (&self.meta.name, rows.len());
-            let what = format!("tensor {name:?}: {len} bytes are no whole number of {width}");
+            let what = format!(
+                "tensor {name:?}: {len} bytes is not a multiple of the row size of {width} bytes"
+            );
             return Err(BuildError::invalid(what));
         }
         self.rows.push(rows)
@@ -153,7 +155,8 @@ pub(crate) fn checked_row_bytes(meta: &TensorMeta) -> Result<u64, BuildError> {
     row_bytes(meta.dtype, &meta.shape).ok_or_else(|| {
         let shape = &meta.shape;
         BuildError::invalid(format!(
-            "tensor {:?}: a row of shape {shape:?} must have 1 to {ROW_BYTES_MAX} bytes",
+            "tensor {:?}: rows of shape {shape:?} are not valid: expected 1 to \
+             {ROW_BYTES_MAX} bytes each",
             meta.name
         ))
     })
@@ -168,7 +171,10 @@ pub(crate) fn write_scales(
 ) -> Result<FinishedSegment, BuildError> {
     let layout = meta.scales_layout().ok_or_else(|| {
         let shape = &meta.shape;
-        BuildError::invalid(format!("tensor {:?}: no scales for rows of {shape:?}", meta.name))
+        BuildError::invalid(format!(
+            "tensor {:?}: rows of shape {shape:?} cannot have scales",
+            meta.name
+        ))
     })?;
     let row: Vec<u8> = scales.iter().flat_map(|scale| scale.to_le_bytes()).collect();
     let mut rows = RowsWriter::create(disk, segment, layout.row_bytes() as u64)?;

@@ -166,7 +166,7 @@ impl<'a> TopologyEdit<'a> {
         let tree = self.tree(TreeKind::H);
         let Some(record) = tree.find(self.edit, node)? else {
             let page = tree.root.map_or(0, |root| root.page);
-            let what = Damage::new(format!("the H index lacks node {node}, which the gmap has"));
+            let what = Damage::new(format!("node {node} is in the gmap but not in the H index"));
             return Err(self.edit.damaged(self.index, page, &what));
         };
         Ok(Home::Long(HList::of(record)))

@@ -80,7 +80,10 @@ impl Expansion {
             // A column that the edge type lacks is empty.
             let most = column.get(range).and_then(|entries| entries.iter().max());
             ensure(most.is_none_or(|most| *most < bound), || {
-                format!("{what} {} of {bound}", most.copied().unwrap_or_default())
+                format!(
+                    "{what} {} is out of range: the bound is {bound}",
+                    most.copied().unwrap_or_default()
+                )
             })?;
         }
         Ok(())

@@ -289,7 +289,7 @@ impl TopologyEdit<'_> {
         let outcome = PageHeader::decode(bytes, edge_type, layout).and_then(|header| {
             let part = u64::from(header.end_or_part);
             let sound = header.kind == PageKind::H && header.node == owner && part == place.page;
-            ensure(sound, || format!("H-type page: part {part} of node {}", header.node))?;
+            ensure(sound, || format!("H-type page: it holds part {part} of node {}", header.node))?;
             let num_entries = header.num_entries.saturating_add(more);
             PageHeader { num_entries, ..header }.encode(layout, bytes);
             put(bytes, place.block as usize * BLOCK_BYTES + place.offset, raw);
@@ -310,10 +310,7 @@ fn copy_without<'a>(
     let end = first + (run.len() / width) as u64;
     let mut from = 0;
     while let Some(position) = gone.next_if(|position| **position < end) {
-        assert!(
-            *position >= first,
-            "position {position} was passed by: it is not an ascending one"
-        );
+        assert!(*position >= first, "position {position} is not ascending");
         let at = (position - first) as usize * width;
         out.extend_from_slice(&run[from..at]);
         from = at + width;

@@ -110,12 +110,14 @@ pub(crate) fn check_h_page(
     let header = PageHeader::decode(bytes, edge_type, layout)?;
     let before = part * h_layout.per_page();
     let expected = degree.saturating_sub(before).min(h_layout.per_page());
-    ensure(header.kind == PageKind::H && header.num_slots == 0, || "H-type page expected".into())?;
+    ensure(header.kind == PageKind::H && header.num_slots == 0, || {
+        "expected an H-type page".into()
+    })?;
     ensure(header.node == node && u64::from(header.end_or_part) == part, || {
-        format!("H-type page: part {} of node {}", header.end_or_part, header.node)
+        format!("H-type page: it holds part {} of node {}", header.end_or_part, header.node)
     })?;
     ensure(u64::from(header.num_entries) == expected, || {
-        format!("H-type page: {} entries, expected {expected}", header.num_entries)
+        format!("H-type page: it has {} entries, expected {expected}", header.num_entries)
     })?;
     let mut end = HEADER_BYTES;
     for (start, count) in h_layout.blocks(expected) {

@@ -200,7 +200,7 @@ impl<'a> LPageEdit<'a> {
         };
         self.check_room(tail.used_bytes())?;
         ensure(self.num_slots == 0 || tail.last() < Some(self.first), || {
-            format!("L-type page: node {} is of the page before, too", self.first)
+            format!("L-type page: node {} is also on the previous page", self.first)
         })?;
         self.rebase(first)?;
         self.open(HEADER_BYTES, &tail.lists);
@@ -221,7 +221,9 @@ impl<'a> LPageEdit<'a> {
         debug_assert!(raw.len().is_multiple_of(self.entry_bytes), "whole entries");
         let list = self.list(slot)?;
         let at = list.start + position * self.entry_bytes;
-        ensure(at <= list.end, || format!("L-type page: position {position} of a shorter list"))?;
+        ensure(at <= list.end, || {
+            format!("L-type page: position {position} is past the end of its list")
+        })?;
         self.check_room(raw.len())?;
         self.open(at, raw);
         self.set_count(slot, self.count(slot) + raw.len() / self.entry_bytes);
@@ -240,7 +242,9 @@ impl<'a> LPageEdit<'a> {
             self.rebase(node)?;
         }
         let delta = node.saturating_sub(self.first);
-        ensure(delta <= u64::from(u32::MAX), || format!("L-type page: node {node} is too far"))?;
+        ensure(delta <= u64::from(u32::MAX), || {
+            format!("L-type page: node {node} is too far from the first node")
+        })?;
         self.open(at, raw);
         // The list of this slot moves as well: the new one gets its place and its number.
         self.move_offsets(slot, raw.len());
@@ -263,7 +267,7 @@ impl<'a> LPageEdit<'a> {
         // The largest node is the farthest, so if its delta fits all others do, and `by` too.
         let span = self.last().saturating_sub(first);
         ensure(self.num_slots == 0 || span <= u64::from(u32::MAX), || {
-            format!("L-type page: node {first} is too far")
+            format!("L-type page: node {first} is too far from the first node")
         })?;
         self.move_deltas(by as u32);
         self.first = first;
@@ -346,7 +350,7 @@ impl<'a> LPageEdit<'a> {
         let offset = self.slots().get(slot).map_or(0, |slot| usize::from(le_u16(slot, 4)));
         let end = offset + self.count(slot) * self.entry_bytes;
         ensure(offset >= HEADER_BYTES && end <= self.end, || {
-            format!("L-type page: list at {offset}..{end}")
+            format!("L-type page: the list at {offset}..{end} is out of range")
         })?;
         Ok(offset..end)
     }
@@ -355,7 +359,9 @@ impl<'a> LPageEdit<'a> {
     fn entry(&self, slot: usize, position: usize) -> Result<Range<usize>, Damage> {
         let list = self.list(slot)?;
         let at = list.start + position * self.entry_bytes;
-        ensure(at < list.end, || format!("L-type page: position {position} of a shorter list"))?;
+        ensure(at < list.end, || {
+            format!("L-type page: position {position} is past the end of its list")
+        })?;
         Ok(at..at + self.entry_bytes)
     }
 }

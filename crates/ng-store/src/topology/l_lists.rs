@@ -276,7 +276,7 @@ impl TopologyEdit<'_> {
 }
 
 fn no_list(node: u64) -> Damage {
-    Damage::new(format!("L-type page: no list of node {node}"))
+    Damage::new(format!("L-type page: it has no list of node {node}"))
 }
 
 /// The first index below `len` for which `is_before` does not hold.

@@ -25,14 +25,16 @@ impl<'a> LPage<'a> {
     #[inline]
     pub fn decode(bytes: &'a [u8], edge_type: u32, layout: EntryLayout) -> Result<Self, Damage> {
         let header = PageHeader::decode(bytes, edge_type, layout)?;
-        ensure(header.kind == PageKind::L, || "L-type page expected, H-type found".into())?;
+        ensure(header.kind == PageKind::L, || {
+            "expected an L-type page, found an H-type page".into()
+        })?;
         let directory = usize::from(header.num_slots) * SLOT_BYTES;
         let slots = bytes
             .len()
             .checked_sub(directory)
             .filter(|start| *start >= HEADER_BYTES && directory > 0)
             .and_then(|start| bytes.get(start..))
-            .ok_or_else(|| Damage::new("L-type page: directory does not fit"))?;
+            .ok_or_else(|| Damage::new("L-type page: the directory does not fit"))?;
         let entry_bytes = layout.entry_bytes();
         Ok(Self { header, bytes, slots: slots.as_chunks().0, entry_bytes })
     }
@@ -74,7 +76,10 @@ impl<'a> LPage<'a> {
 
     /// Node and raw entries of slot `index`.
     pub fn slot(&self, index: usize) -> Result<(u64, &'a [u8]), Damage> {
-        let slot = self.slots.get(index).ok_or_else(|| Damage::new("L-type page: no such slot"))?;
+        let slot = self
+            .slots
+            .get(index)
+            .ok_or_else(|| Damage::new("L-type page: the slot does not exist"))?;
         Ok((self.header.node.saturating_add(u64::from(le_u32(slot, 0))), self.entries(slot)?))
     }
 
@@ -89,8 +94,9 @@ impl<'a> LPage<'a> {
         let end = offset + usize::from(le_u16(slot, 6)) * self.entry_bytes;
         let limit = self.bytes.len() - self.slots.len() * SLOT_BYTES;
         let list = self.bytes.get(offset..end);
-        list.filter(|list| offset >= HEADER_BYTES && end <= limit && !list.is_empty())
-            .ok_or_else(|| Damage::new(format!("L-type page: list at {offset}..{end}")))
+        list.filter(|list| offset >= HEADER_BYTES && end <= limit && !list.is_empty()).ok_or_else(
+            || Damage::new(format!("L-type page: the list at {offset}..{end} is out of range")),
+        )
     }
 
     /// Full check for verify: order, counts, no overlap, nothing between lists and directory.
@@ -101,9 +107,9 @@ impl<'a> LPage<'a> {
         let (mut at, mut previous, mut entries) = (HEADER_BYTES, None, 0);
         for slot in page.slots {
             let node = le_u32(slot, 0);
-            ensure(previous < Some(node), || "L-type page: slots are not ascending".into())?;
+            ensure(previous < Some(node), || "L-type page: the slots are not ascending".into())?;
             let offset = usize::from(le_u16(slot, 4));
-            ensure(offset == at, || "L-type page: lists overlap or leave a hole".into())?;
+            ensure(offset == at, || "L-type page: lists overlap or leave a gap".into())?;
             let list = page.entries(slot)?;
             at += list.len();
             entries += list.len() / page.entry_bytes;

@@ -50,7 +50,7 @@ impl PageHeader {
         };
         let shape = [layout.id_width, layout.flags(), 0];
         ensure(bytes.get(3..6) == Some(&shape), || {
-            "topology page: columns differ from the catalog".into()
+            "topology page: its columns differ from the catalog".into()
         })?;
         let header = Self {
             kind,
@@ -61,7 +61,10 @@ impl PageHeader {
             edge_type: le_u32(bytes, 24),
         };
         ensure(header.edge_type == edge_type && le_u32(bytes, 28) == 0, || {
-            format!("topology page: of edge type {}, not {edge_type}", header.edge_type)
+            format!(
+                "topology page: it belongs to edge type {}, expected {edge_type}",
+                header.edge_type
+            )
         })?;
         Ok(header)
     }

@@ -129,7 +129,7 @@ impl TopologyReader<'_> {
             group.iter().filter(|w| w.node == hit.record.key).count()
         };
         if long_hits.iter().map(is_of).sum::<usize>() != long.len() {
-            let what = Damage::new("gmap names a long list that the H index lacks");
+            let what = Damage::new("a node in the gmap is not in the H index");
             return Err(self.index.damaged(0, &what));
         }
         Ok(Lists { short, short_hits, long, long_hits })

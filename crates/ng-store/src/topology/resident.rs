@@ -73,7 +73,8 @@ impl Column {
     pub fn new(count: u64, width: usize) -> Result<Self, ReadError> {
         let bytes = count.saturating_mul(width as u64);
         let no_memory = |source| ReadError::NoMemory { bytes, source };
-        let len = usize::try_from(bytes).map_err(|_| no_memory(std::io::Error::other("too long")));
+        let len = usize::try_from(bytes)
+            .map_err(|_| no_memory(std::io::Error::other("its length exceeds the address space")));
         Ok(Self { bytes: AnonMap::with_huge_pages(len?).map_err(no_memory)?, width })
     }
 

@@ -39,7 +39,8 @@ impl Snapshot {
                 let (first, from) = (nodes.len().saturating_sub(1), lists.sources.len());
                 take_page(edge_type, meta, page, &mut nodes, &mut lists).map_err(wrong)?;
                 if let Some(node) = nodes[first..].iter().find(|node| **node >= num_nodes) {
-                    let what = format!("list of node {node} of {num_nodes}");
+                    let what =
+                        format!("a list belongs to node {node}, but there are {num_nodes} nodes");
                     return Err(wrong(Damage::new(what)));
                 }
                 lists.check(from.., bounds).map_err(wrong)?;

@@ -98,7 +98,7 @@ impl<'a> Unpacker<'a> {
         let (place, end) = (self.next_node, self.next_entry);
         self.into.offsets.fill(place, self.into.shape.num_nodes + 1 - place, end);
         let expected = self.into.shape.num_edges;
-        let counts = || format!("{end} entries in all lists, the catalog says {expected}");
+        let counts = || format!("the lists have {end} entries, and the catalog says {expected}");
         ensure(end == expected, counts).map_err(|damage| self.index.damaged(0, &damage))?;
         Ok(self.into)
     }
@@ -107,11 +107,12 @@ impl<'a> Unpacker<'a> {
     fn place(&mut self, node: u64, degree: u64) -> Result<u64, Damage> {
         let Shape { num_nodes, num_edges, .. } = self.into.shape;
         ensure(node >= self.next_node && node < num_nodes, || {
-            format!("list of node {node} of {num_nodes}, after that of a later one")
+            format!("the list of node {node} of {num_nodes} is out of range or out of order")
         })?;
         let start = self.next_entry;
         let end = start.checked_add(degree).filter(|end| *end <= num_edges);
-        self.next_entry = end.ok_or_else(|| Damage::new("more entries than the catalog says"))?;
+        self.next_entry =
+            end.ok_or_else(|| Damage::new("the lists have more entries than the catalog says"))?;
         self.into.offsets.fill(self.next_node, node + 1 - self.next_node, start);
         self.next_node = node + 1;
         Ok(start)
@@ -131,7 +132,7 @@ impl<'a> Unpacker<'a> {
             return Ok(());
         }
         ensure(self.next_node == record.key.saturating_add(1), || {
-            "the L index names another largest node".into()
+            "the L index has another largest node".into()
         })
         .map_err(wrong)
     }
@@ -170,7 +171,8 @@ impl<'a> Unpacker<'a> {
     fn put(&mut self, at: u64, raw: &[u8]) -> Result<(), Damage> {
         let (layout, shape) = (self.layout, self.into.shape);
         let num_sources = shape.num_sources;
-        let beyond = |source: u64| format!("source {source} of {num_sources} nodes");
+        let beyond =
+            |source: u64| format!("source {source} is out of range: there are {num_sources} nodes");
         if layout.is_plain() && self.into.sources.width() <= 4 {
             let raw = raw.as_chunks::<4>().0;
             let most = |most: u32, raw: &[u8; 4]| most.max(u32::from_le_bytes(*raw));
@@ -189,7 +191,10 @@ impl<'a> Unpacker<'a> {
             set(&mut self.into.sources, at, &entry.source.to_le_bytes());
             if layout.has_edge_ids {
                 ensure(entry.edge_id < shape.num_edge_ids, || {
-                    format!("edge id {} of {}", entry.edge_id, shape.num_edge_ids)
+                    format!(
+                        "edge id {} is out of range: ids are below {}",
+                        entry.edge_id, shape.num_edge_ids
+                    )
                 })?;
                 set(&mut self.into.edge_ids, at, &entry.edge_id.to_le_bytes());
             }

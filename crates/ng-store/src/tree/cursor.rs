@@ -76,7 +76,7 @@ impl<'a> TreeCursor<'a> {
         let typed = TreePage::check(&bytes, self.kind, level).map_err(wrong)?;
         let found = typed.key(typed.len().saturating_sub(1));
         if largest.is_some_and(|largest| largest != found) {
-            return Err(wrong(Damage::new("index page: largest key differs from above")));
+            return Err(wrong(Damage::new("index page: its largest key differs from its parent")));
         }
         self.num_pages += 1;
         self.stack.push((page, level, bytes, 0));
@@ -90,7 +90,8 @@ pub(crate) fn claim(unclaimed: &Unclaimed, segment: &Segment, page: u64) -> Resu
     if unclaimed.borrow_mut().remove(page) {
         return Ok(());
     }
-    Err(segment.damaged(page, &Damage::new("two pointers lead to this page, or it has no place")))
+    Err(segment
+        .damaged(page, &Damage::new("two pointers lead to this page, or it has no physical page")))
 }
 
 /// Copies one 4 KiB page of an index or dictionary segment.

@@ -40,7 +40,9 @@ pub(crate) fn lookup(
             let page = TreePage::decode(bytes, kind, level).map_err(|damage| wrong(&damage))?;
             let last = page.key(page.len().saturating_sub(1));
             if level < root.level && last != group.record.key {
-                return Err(wrong(&Damage::new("index page: largest key differs from above")));
+                return Err(wrong(&Damage::new(
+                    "index page: its largest key differs from its parent",
+                )));
             }
             split(&page, keys, group.keys.clone(), &mut hits);
             Ok(())

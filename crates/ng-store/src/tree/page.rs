@@ -85,7 +85,7 @@ impl<'a> TreePage<'a> {
             "index page: wrong size or magic".into()
         })?;
         ensure(bytes.get(2..4) == Some(&[kind as u8, level]), || {
-            format!("index page: not level {level} of the {kind:?} tree")
+            format!("index page: it is not of level {level} of the {kind:?} tree")
         })?;
         let count = usize::from(le_u16(bytes, 4));
         let record_bytes = kind.record_bytes(level);

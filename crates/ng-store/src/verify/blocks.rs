@@ -37,7 +37,7 @@ impl Run<'_> {
         let table = self.check_table(segment)?;
         let (found, expected) = (table.present.len(), segment.meta.num_pages);
         if table.sound && found != expected {
-            let what = format!("{found} pages have a place, expected {expected}");
+            let what = format!("{found} pages have a physical page, expected {expected}");
             self.report.add(&table_file(&segment.meta.name), None, None, what);
         }
         self.check_blocks(segment, &table.present)
@@ -97,7 +97,7 @@ impl Run<'_> {
             match reader.len(file) {
                 Ok(len) if len == expected || (len > expected && !exact) => {}
                 Ok(len) => {
-                    let what = format!("{len} bytes, expected {expected}");
+                    let what = format!("it has {len} bytes, expected {expected}");
                     self.report.add(&name, None, None, what);
                 }
                 Err(error) => self.report.add(&name, None, None, error.to_string()),

@@ -36,7 +36,7 @@ impl<'r> Run<'r> {
             let bit = bits.get(last).map_or(0, |byte| u64::from(byte.leading_zeros() ^ 7));
             let node = record.key.saturating_mul(GMAP_NODES).saturating_add(last as u64 * 8 + bit);
             if here == 0 || node >= owner.num_nodes {
-                let what = "deleted nodes: an empty bitmap, or one of nodes that never were";
+                let what = "deleted nodes: a bitmap is empty, or has nodes that never existed";
                 return Err(segment.damaged(record.page, &Damage::new(what)));
             }
             count += here;
@@ -44,8 +44,9 @@ impl<'r> Run<'r> {
         let expected = owner.num_nodes - owner.num_nodes_live;
         let unused = table.sound && unclaimed.borrow().len() > 0;
         if count != expected || unused {
-            let rest = if unused { ", and pages that belong to nothing" } else { "" };
-            let what = format!("{count} deleted nodes{rest}, the catalog says {expected}");
+            let rest = if unused { " and pages without an owner" } else { "" };
+            let what =
+                format!("found {count} deleted nodes{rest}, and the catalog says {expected}");
             return Err(segment.damaged(0, &Damage::new(what)));
         }
         Ok(())

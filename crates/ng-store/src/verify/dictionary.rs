@@ -50,19 +50,21 @@ fn check_names(
         for entry in 0..page.len() {
             let (id, text) = page.entry(entry).map_err(wrong)?;
             if id != next || std::str::from_utf8(text).is_err() {
-                return Err(wrong(Damage::new(format!("name {id} where {next} is expected"))));
+                return Err(wrong(Damage::new(format!(
+                    "the name of node {id} is in the place of node {next}"
+                ))));
             }
             next += 1;
         }
         if record.key.saturating_add(1) != next || record.page != page_count {
-            return Err(wrong(Damage::new("the index of names names another page or node")));
+            return Err(wrong(Damage::new("the index of names has another page or node")));
         }
         page_count += 1;
     }
     let found = (next, page_count, cursor.num_pages);
     let expected = (num_nodes, names.num_pages, index.num_pages);
     if found != expected {
-        let what = format!("(names, pages, index pages) are {found:?}, not {expected:?}");
+        let what = format!("(names, pages, index pages) are {found:?}, expected {expected:?}");
         return Err(names.damaged(0, &Damage::new(what)));
     }
     Ok(())
@@ -93,7 +95,7 @@ fn check_keys(snapshot: &Snapshot, id: NodeTypeId, keys: &Segment) -> Result<(),
             let above = at.checked_sub(1).map(|at| page.entry(at)).transpose();
             let above = above.map_err(|damage| keys.damaged(number, &damage))?;
             if above.is_some_and(|(_, text)| last.as_deref() != Some(text)) {
-                return Err(wrong("dictionary: largest key of a page differs from above"));
+                return Err(wrong("dictionary: the largest key of a page differs from its parent"));
             }
             if *at == page.len() {
                 stack.pop();
@@ -123,7 +125,7 @@ fn check_keys(snapshot: &Snapshot, id: NodeTypeId, keys: &Segment) -> Result<(),
         stack.pop();
     }
     if (num_keys, num_pages) != (owner.num_nodes, keys.num_pages) {
-        let what = format!("{num_keys} keys on {num_pages} pages");
+        let what = format!("{num_keys} keys on {num_pages} pages differ from the catalog");
         return Err(keys.damaged(0, &Damage::new(what)));
     }
     Ok(())

@@ -55,10 +55,13 @@ impl<'a> ListCheck<'a> {
         self.last_time = None;
         self.sources.clear();
         if node >= self.num_destinations {
-            return Ok(Some(format!("destination {node} of {} nodes", self.num_destinations)));
+            return Ok(Some(format!(
+                "destination {node} is out of range: there are {} nodes",
+                self.num_destinations
+            )));
         }
         if is_dead(&mut self.dead_destinations, node)? {
-            return Ok(Some(format!("node {node} has neighbours though it was deleted")));
+            return Ok(Some(format!("node {node} was deleted but has neighbours")));
         }
         Ok(None)
     }
@@ -71,7 +74,10 @@ impl<'a> ListCheck<'a> {
             let source = entry.source;
             self.num_edges += 1;
             if source >= self.num_sources {
-                let what = format!("node {node} has source {source} of {}", self.num_sources);
+                let what = format!(
+                    "node {node} has source {source}, but there are {} nodes",
+                    self.num_sources
+                );
                 return Ok(Some(what));
             }
             if is_dead(&mut self.dead_sources, source)? {
@@ -79,10 +85,12 @@ impl<'a> ListCheck<'a> {
             }
             if meta.has_edge_ids && entry.edge_id >= meta.num_edge_ids {
                 let (id, bound) = (entry.edge_id, meta.num_edge_ids);
-                return Ok(Some(format!("node {node} has edge id {id} of {bound}")));
+                return Ok(Some(format!(
+                    "node {node} has edge id {id}, but ids are below {bound}"
+                )));
             }
             if meta.has_time && self.last_time.replace(entry.time) > Some(entry.time) {
-                return Ok(Some(format!("the list of node {node} does not ascend by time")));
+                return Ok(Some(format!("the list of node {node} is not sorted by time")));
             }
             if meta.unique {
                 if self.sources.len() == self.stretch
@@ -101,7 +109,9 @@ impl<'a> ListCheck<'a> {
         self.sources.sort_unstable();
         let twice = self.sources.windows(2).any(|pair| pair.first() == pair.last());
         self.sources.clear();
-        twice.then(|| format!("node {node} has parallel edges, which its edge type excludes"))
+        twice.then(|| {
+            format!("node {node} has parallel edges, but its edge type does not allow them")
+        })
     }
 }
 

@@ -261,7 +261,9 @@ impl<'a> Run<'a> {
             let back = meta.reverse.and_then(|reverse| edges.get(usize::from(reverse.0)));
             if let Some(back) = back.filter(|back| back.num_edges != meta.num_edges) {
                 let (relation, other) = (&meta.relation, &back.relation);
-                let what = format!("edge types {relation:?} and {other:?} are not as long");
+                let what = format!(
+                    "edge types {relation:?} and {other:?} differ in their number of edges"
+                );
                 self.report.add("root.a", None, None, what);
             }
         }
@@ -314,7 +316,12 @@ impl<'a> Run<'a> {
         match scanned {
             Ok(()) if count > sparse.num_entries => {
                 let (file, whole) = (format!("t{}.dat", sparse.entries), sparse.num_entries);
-                self.report.add(&file, None, None, format!("rows have {count} of {whole} entries"));
+                self.report.add(
+                    &file,
+                    None,
+                    None,
+                    format!("the rows have {count} entries, and the catalog says {whole}"),
+                );
             }
             Ok(()) => {}
             Err(error) => self.report.add_error("root.a", &error),

@@ -21,7 +21,7 @@ impl Run<'_> {
             match self.find_twice(snapshot, id, first, together.min(order.num_nodes - first)) {
                 Ok(None) => {}
                 Ok(Some(node)) => {
-                    let what = format!("node {node} has a row that another node has, too");
+                    let what = format!("node {node} has the same row as another node");
                     return self.report.add(&file, None, None, what);
                 }
                 Err(error) => return self.report.add_error(&file, &error),
@@ -83,8 +83,8 @@ mod tests {
     fn an_order_that_is_no_permutation_is_a_problem_and_rows_past_the_end_are_not_read() {
         for (order, expected) in [
             ([4, 0, 3, 1, 2], None),
-            ([4, 0, 3, 0, 2], Some("node 3 has a row that another node has, too")),
-            ([4, 0, 5, 1, 2], Some("row 5 in an order of 5 nodes")),
+            ([4, 0, 3, 0, 2], Some("node 3 has the same row as another node")),
+            ([4, 0, 5, 1, 2], Some("row 5 is out of range in an order of 5 nodes")),
         ] {
             let dir = tempfile::tempdir().unwrap();
             build(dir.path(), order);

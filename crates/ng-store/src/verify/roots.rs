@@ -59,8 +59,10 @@ impl Run<'_> {
             }
         } else if pass == Pass::Verify {
             let (old, new) = (checkpoints[spare].unwrap_or(0), checkpoints[counting].unwrap_or(0));
-            let what =
-                format!("it is of checkpoint {old}, and {} of checkpoint {new}", SLOTS[counting]);
+            let what = format!(
+                "it belongs to checkpoint {old}, and {} to checkpoint {new}",
+                SLOTS[counting]
+            );
             self.report.note(SLOTS[spare], None, what);
         }
     }
@@ -71,7 +73,7 @@ fn check_slot(slot: &Slot) -> Vec<(Option<u64>, String)> {
     let slot = match slot {
         Slot::Absent => return vec![(None, "the root slot is missing".into())],
         Slot::Damaged(what) => return vec![(None, what.clone())],
-        Slot::Newer(version) => return vec![(None, format!("format version {version}"))],
+        Slot::Newer(version) => return vec![(None, format!("it has format version {version}"))],
         Slot::Valid(slot) => slot,
     };
     let (header, body) = slot.bytes.split_at(BLOCK_BYTES.min(slot.bytes.len()));
@@ -81,7 +83,7 @@ fn check_slot(slot: &Slot) -> Vec<(Option<u64>, String)> {
     }
     let padding = &body[slot.header.body_bytes as usize..];
     if !is_zero(padding) {
-        found.push((None, "padding after the catalog is not 0".into()));
+        found.push((None, "the padding after the catalog is not 0".into()));
     }
     found
 }

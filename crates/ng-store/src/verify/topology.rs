@@ -101,7 +101,7 @@ impl<'r> Run<'r> {
     fn check_unclaimed(&mut self, segment: &Segment, unclaimed: &Unclaimed) {
         let (count, first) = (unclaimed.borrow().len(), unclaimed.borrow().next(0));
         if count > 0 {
-            let what = format!("nothing leads to {count} pages, this one the first");
+            let what = format!("no pointer leads to {count} pages; this is the first");
             self.report.add(&data_file(&segment.meta.name), first, None, what);
         }
     }
@@ -214,7 +214,7 @@ impl TopologyCheck<'_> {
                 self.hub = self.hubs.next()?.map(|record| record.key);
             }
             if self.hub == Some(node) {
-                return Err(self.wrong(page, format!("node {node} has a long list, too")));
+                return Err(self.wrong(page, format!("node {node} has a long list as well")));
             }
             let what = self.lists.begin(node)?;
             self.checked(page, what)?;
@@ -262,7 +262,8 @@ impl TopologyCheck<'_> {
         let found = (self.lists.num_edges, self.num_l_pages, self.num_h_lists);
         if !self.lost && expected != found {
             let what = format!(
-                "(edges, L-type pages, H-type lists) are {found:?}, the catalog says {expected:?}"
+                "(edges, L-type pages, H-type lists) are {found:?}, and the catalog says \
+                 {expected:?}"
             );
             run.report.add(&data_file(&self.topo.meta.name), None, None, what);
         }

@@ -36,9 +36,9 @@ impl RootHeader {
     /// Types the header block. A newer version is no damage: the caller looks at `version`.
     pub fn decode(block: &[u8]) -> Result<Self, Damage> {
         ensure(block.len() == BLOCK_BYTES, || "shorter than a header block".into())?;
-        ensure(block.starts_with(&MAGIC), || "wrong magic".into())?;
+        ensure(block.starts_with(&MAGIC), || "wrong magic bytes".into())?;
         ensure(checksum::is_sealed(block, 0..CHECKED_BYTES, CHECKED_BYTES), || {
-            "header checksum differs".into()
+            "the header checksum is wrong".into()
         })?;
         let header = Self {
             version: le_u32(block, 8),
@@ -50,7 +50,7 @@ impl RootHeader {
         if header.version <= FORMAT_VERSION {
             ensure(le_u32(block, 12) as usize == BLOCK_BYTES, || "wrong header length".into())?;
             ensure(header.body_bytes <= CATALOG_BYTES_MAX, || {
-                format!("catalog of {} bytes is too long", header.body_bytes)
+                format!("a catalog of {} bytes is too long", header.body_bytes)
             })?;
         }
         Ok(header)
@@ -59,7 +59,7 @@ impl RootHeader {
     /// Whether all bytes that mean nothing are 0, for verify.
     pub fn check_padding(block: &[u8]) -> Result<(), Damage> {
         let rest = &block[CHECKED_BYTES + 4..];
-        ensure(is_zero(rest), || "header padding is not 0".into())
+        ensure(is_zero(rest), || "the header padding is not 0".into())
     }
 
     /// Blocks of a whole slot file.
@@ -80,17 +80,17 @@ pub(crate) fn clear_padding(header: &RootHeader, slot: &mut [u8]) {
 /// Types the body of a slot (with its padding) under its header.
 pub(crate) fn decode_body(header: &RootHeader, padded: &[u8]) -> Result<Catalog, Damage> {
     let body = usize::try_from(header.body_bytes).ok().and_then(|len| padded.get(..len));
-    let body = body.ok_or_else(|| Damage::new("catalog is cut off"))?;
-    ensure(checksum::of(body) == header.body_crc, || "catalog checksum differs".into())?;
+    let body = body.ok_or_else(|| Damage::new("the catalog is truncated"))?;
+    ensure(checksum::of(body) == header.body_crc, || "the catalog checksum is wrong".into())?;
     let catalog: Catalog = serde_json::from_slice(body)
-        .map_err(|error| Damage::new(format!("catalog cannot be read: {error}")))?;
+        .map_err(|error| Damage::new(format!("the catalog cannot be read: {error}")))?;
     catalog.check()?;
     let needed = catalog.format_version();
     ensure(header.version >= needed, || {
-        format!("a catalog of version {needed} under a header of version {}", header.version)
+        format!("the catalog has version {needed}, but the header has version {}", header.version)
     })?;
     ensure(header.version == 0 || catalog.log.is_some(), || {
-        format!("a catalog without a log under a header of version {}", header.version)
+        format!("the catalog has no log, but the header has version {}", header.version)
     })?;
     Ok(catalog)
 }
@@ -105,7 +105,7 @@ pub(crate) fn encode(
         .map_err(|error| BuildError::invalid(format!("catalog: {error}")))?;
     let body_bytes = body.len() as u64;
     if body_bytes > CATALOG_BYTES_MAX {
-        let what = format!("catalog of {body_bytes} bytes; at most {CATALOG_BYTES_MAX}");
+        let what = format!("the catalog has {body_bytes} bytes, more than {CATALOG_BYTES_MAX}");
         return Err(BuildError::invalid(what));
     }
     let mut slot = vec![0; BLOCK_BYTES];

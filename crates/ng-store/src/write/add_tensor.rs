@@ -113,38 +113,40 @@ fn check(version: &Version, new: &NewTensor) -> Result<TensorMeta, UpdateError> 
     }
     if owner.tensor(name).is_some() {
         return Err(unsupported(format!(
-            "node type {of:?} has a tensor {name:?} already, and none is replaced: choose another \
-             name, or update its rows"
+            "node type {of:?} already has a tensor {name:?}: choose another name, or update its \
+             rows"
         )));
     }
     if owner.tensors.len() >= TYPES_MAX || catalog.segments.len() >= SEGMENTS_MAX {
-        return Err(unsupported(format!("the store has no room for one more tensor, {name:?}")));
+        return Err(unsupported(format!(
+            "cannot add tensor {name:?}: the store has reached its limit of tensors"
+        )));
     }
     if let Some(lsn) = lsn.filter(|lsn| *lsn > version.lsn) {
         return Err(unsupported(format!(
-            "tensor {name:?} has rows for commit {lsn}, and the store is at commit {}: it was \
-             written anew since; compute the rows anew",
+            "the rows of tensor {name:?} are for commit {lsn}, but the store is at commit {}: it \
+             was rewritten; compute the rows again",
             version.lsn
         )));
     }
     let is_newest = lsn.is_none_or(|lsn| lsn == version.lsn);
     if (is_newest && *num_rows != live) || *num_rows > live {
         return Err(unsupported(format!(
-            "tensor {name:?} has {num_rows} rows, and node type {of:?} {live} nodes: there is a \
-             row for every id, those of deleted nodes among them"
+            "tensor {name:?} has {num_rows} rows, but node type {of:?} has {live} ids: give a row \
+             for every id, including deleted nodes"
         )));
     }
     if !is_newest && catalog.reuse_ids {
         let (then, now) = (lsn.unwrap_or_default(), version.lsn);
         return Err(unsupported(format!(
-            "tensor {name:?} has rows for commit {then}, the store is at commit {now}, and gives \
-             ids of deleted nodes out again: compute the rows anew"
+            "the rows of tensor {name:?} are for commit {then}, but the store is at commit {now} \
+             and reuses ids of deleted nodes: compute the rows again"
         )));
     }
     let segment = catalog.segments.len() as u32;
     let file = segment_name(segment);
     if catalog.segments.iter().any(|other| other.name == file) {
-        return Err(unsupported(format!("a file {file} of the store is in the way; compact it")));
+        return Err(unsupported(format!("the store already has a file {file}; compact the store")));
     }
     let meta = TensorMeta {
         name: name.clone(),
@@ -160,7 +162,7 @@ fn check(version: &Version, new: &NewTensor) -> Result<TensorMeta, UpdateError> 
     checked_row_bytes(&meta).map_err(|error| unsupported(error.to_string()))?;
     match meta.layout().num_pages(live) {
         Some(_) => Ok(meta),
-        None => Err(unsupported(format!("tensor {name:?}: {live} rows are too large for a file"))),
+        None => Err(unsupported(format!("tensor {name:?}: {live} rows exceed the largest file"))),
     }
 }
 
@@ -241,8 +243,8 @@ impl Addition<'_> {
             if !buffer.len().is_multiple_of(width) || count > given - at {
                 let (name, len) = (&meta.name, buffer.len());
                 let what = format!(
-                    "tensor {name:?}: {len} bytes were given after {at} of {given} rows of {width} \
-                     bytes"
+                    "tensor {name:?}: got {len} bytes after {at} of {given} rows of {width} bytes \
+                     each"
                 );
                 return Err(unsupported(what).into());
             }
@@ -250,7 +252,7 @@ impl Addition<'_> {
             at += count;
         }
         if at != given {
-            let what = format!("tensor {:?}: {at} rows were given, not {given}", meta.name);
+            let what = format!("tensor {:?}: got {at} rows, expected {given}", meta.name);
             return Err(unsupported(what).into());
         }
         buffer.resize(width, 0);

@@ -36,7 +36,7 @@ impl Edit {
                 if added == entry.edge_id {
                     return Ok(());
                 }
-                let what = format!("the log says edge id {}, not {added}", entry.edge_id);
+                let what = format!("the log has edge id {}, expected {added}", entry.edge_id);
                 Err(UpdateError::Unsupported { what })
             }
             Op::DeleteEdge { edge_type, source, destination, edge_id } => {
@@ -50,7 +50,9 @@ impl Edit {
     /// Remembers the key of a transaction.
     pub fn keep(&mut self, lsn: u64, key: &[u8], note: &[u8]) -> Result<(), UpdateError> {
         let keys = self.catalog.keys.as_mut().filter(|keys| keys.find(key).is_none());
-        let what = || "the key of a transaction is there already, or none may be".to_owned();
+        let what = || {
+            "the key of the transaction exists already, or the store cannot keep keys".to_owned()
+        };
         let keys = keys.ok_or_else(|| UpdateError::Unsupported { what: what() })?;
         let new = KeyedCommit { lsn, key: key.into(), note: note.into() };
         let checked = new.check();
@@ -114,11 +116,12 @@ impl Edit {
         let unsupported = |what: String| Err(UpdateError::Unsupported { what });
         if meta.dictionary.is_some() {
             return unsupported(format!(
-                "node type {name:?} has string ids, which cannot be added to yet; import it again"
+                "node type {name:?} has string ids, and adding nodes to it is not supported yet; \
+                 import the store again"
             ));
         }
         if id > bound || (id < bound && !self.is_dead(node_type, id)?) {
-            return unsupported(format!("node {id} of type {name:?} is not free"));
+            return unsupported(format!("id {id} of node type {name:?} is not free"));
         }
         let narrow = |t: &EdgeTypeMeta| t.source == node_type && t.topology.id_width == 4;
         let is_narrow = self.catalog.edge_types.iter().any(narrow);
@@ -319,7 +322,7 @@ impl Edit {
         if let Some(id) = edge_id.filter(|_| !meta.has_edge_ids) {
             let what = format!(
                 "cannot delete edge {source} -> {destination} with edge id {id}: edges of type \
-                 {relation:?} have no ids; give none, which deletes all parallel edges, or import \
+                 {relation:?} have no ids; omit the id to delete all parallel edges, or import \
                  the type with edge ids"
             );
             return Err(UpdateError::Unsupported { what });
@@ -361,7 +364,7 @@ impl Edit {
         };
         let columns = usize::try_from(meta.num_columns()).unwrap_or(usize::MAX);
         RowEncoder::new(meta.dtype, columns, scales).map_err(|_| UpdateError::Unsupported {
-            what: format!("tensor {:?} is {}, not of floats", meta.name, meta.dtype),
+            what: format!("tensor {:?} is {}, not floating point", meta.name, meta.dtype),
         })
     }
 
@@ -451,7 +454,7 @@ impl Edit {
         let Some(row) = rows.iter().find(|row| **row >= bound) else {
             return Ok(());
         };
-        let what = format!("edge id {row} was never given out: ids are below {bound}");
+        let what = format!("edge id {row} is out of range: ids are below {bound}");
         Err(UpdateError::Unsupported { what })
     }
 

@@ -126,7 +126,10 @@ fn rewrite_store(
     run.builder.continue_from(RootOf { checkpoint_id, lsn, chain, keys });
     let summary = run.builder.commit()?;
     if !store.is_current() {
-        let what = format!("{} was replaced while it was rewritten; start again", path.display());
+        let what = format!(
+            "{} was replaced by another process while it was rewritten; try again",
+            path.display()
+        );
         return Err(UpdateError::Unsupported { what });
     }
     let leftover = staging.publish().map_err(staging_error)?.map(|error| error.to_string());

@@ -15,8 +15,8 @@ use crate::io::WriteError;
 pub enum UpdateError {
     /// Another process, or another handle of this one, writes to the store or replaces it.
     #[error(
-        "{path}: another process or handle writes to this store or replaces it, and did not end \
-         within {} s; there is one writer at a time",
+        "{path}: another process or handle is writing to this store or replacing it, and did not \
+         finish within {} s; a store has one writer at a time",
         .waited.as_secs_f64()
     )]
     Busy {
@@ -36,7 +36,7 @@ pub enum UpdateError {
         why: String,
     },
     /// There is no such edge.
-    #[error("there is no edge {source_node} -> {destination} of type {edge_type:?}{detail}")]
+    #[error("edge {source_node} -> {destination} of type {edge_type:?}{detail} does not exist")]
     EdgeNotFound {
         /// Name of the relation.
         edge_type: String,
@@ -49,8 +49,8 @@ pub enum UpdateError {
     },
     /// Deleting a node needs to know where its edges go.
     #[error(
-        "cannot delete nodes: edge type {edge_type:?} keeps no reverse, so the lists that node \
-         {id} is in are not known"
+        "cannot delete node {id}: edge type {edge_type:?} keeps no reverse, so the lists that \
+         contain the node are unknown"
     )]
     ReverseMissing {
         /// Name of the relation.
@@ -59,7 +59,7 @@ pub enum UpdateError {
         id: u64,
     },
     /// A row has the wrong number of bytes.
-    #[error("tensor {tensor:?}: a row has {expected} bytes, {found} were given")]
+    #[error("tensor {tensor:?}: a row has {expected} bytes, got {found}")]
     RowWidth {
         /// Name of the tensor.
         tensor: String,
@@ -69,7 +69,7 @@ pub enum UpdateError {
         found: u64,
     },
     /// Rows of a sparse tensor cannot be changed.
-    #[error("tensor {tensor:?} is stored sparse, and rows of it cannot be changed")]
+    #[error("tensor {tensor:?} is stored sparse, so its rows cannot be changed")]
     Sparse {
         /// Name of the tensor.
         tensor: String,
@@ -90,8 +90,8 @@ pub enum UpdateError {
     },
     /// A write or a sync failed before. Readers go on; what was acknowledged is safe.
     #[error(
-        "the store takes no more writes since a write failed ({cause}); what was acknowledged is \
-         in the log: fix the disk, then close and open the store"
+        "the store accepts no more writes because a write failed ({cause}); acknowledged commits \
+         are in the log: fix the disk, then close and reopen the store"
     )]
     Poisoned {
         /// What failed.
@@ -99,8 +99,8 @@ pub enum UpdateError {
     },
     /// The log is damaged where a commit was that had become durable.
     #[error(
-        "{file}: commit {lsn} is damaged or missing, though it was durable, so this is not a torn \
-         end; checkpoint {checkpoint_id} can still be read"
+        "{file}: commit {lsn} is damaged or missing although it was durable, so this is not a \
+         torn write at the end; checkpoint {checkpoint_id} can still be read"
     )]
     LogDamaged {
         /// The log file.
@@ -111,7 +111,7 @@ pub enum UpdateError {
         checkpoint_id: u64,
     },
     /// The caller stopped the work; nothing has changed.
-    #[error("stopped; the store is as it was")]
+    #[error("stopped; the store is unchanged")]
     Stopped,
     /// New files could not be written; the store is as it was.
     #[error(transparent)]

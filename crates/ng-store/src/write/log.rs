@@ -51,7 +51,7 @@ impl BlockHeader {
             "log block: wrong size or magic".into()
         })?;
         ensure(le_u16(block, 2) == 0 && checksum::is_sealed(block, 8..BLOCK_BYTES, 4), || {
-            "log block: checksum differs".into()
+            "log block: the checksum is wrong".into()
         })?;
         let header = Self {
             lsn: le_u64(block, 8),
@@ -60,7 +60,7 @@ impl BlockHeader {
             blocks: le_u32(block, 28),
         };
         let sound = header.index < header.blocks && header.group <= header.lsn;
-        ensure(sound, || "log block: header contradicts itself".into())?;
+        ensure(sound, || "log block: the header is inconsistent".into())?;
         Ok(header)
     }
 
@@ -109,9 +109,10 @@ impl Record {
             (le_u64(&joined, 0), le_u64(&joined, 8), le_u64(&joined, 16));
         let end = usize::try_from(len).ok().and_then(|len| len.checked_add(PREFIX_BYTES));
         let end = end.filter(|end| *end <= joined.len());
-        let end = end.ok_or_else(|| Damage::new("log record: shorter than it says"))?;
+        let end =
+            end.ok_or_else(|| Damage::new("log record: it is shorter than its length field"))?;
         ensure(joined.len() == end.div_ceil(PAYLOAD_BYTES) * PAYLOAD_BYTES, || {
-            "log record: longer than it says".into()
+            "log record: it is longer than its length field".into()
         })?;
         joined.truncate(end);
         joined.drain(..PREFIX_BYTES);

@@ -50,7 +50,7 @@ pub fn narrow(
         return Err(unsupported(format!("rows cannot be narrowed to {to}; use f16, bf16 or i8")));
     }
     if !catalog.tensor_refs().any(is_narrowed) {
-        let what = format!("no node type has vectors of floats that are wider than {to}");
+        let what = format!("no node type has floating-point vectors wider than {to}");
         return Err(unsupported(what));
     }
     let staging = StagingDir::create(target, Existing::Replace).map_err(staging_error)?;
@@ -136,8 +136,8 @@ impl Wide<'_> {
         };
         let Misfit { column, value, .. } = misfit;
         unsupported(format!(
-            "tensor {:?}: column {column} of node {node} is {value}, which {} cannot hold; choose \
-             wider rows, or change that row",
+            "tensor {:?}: column {column} of node {node} is {value}, which {} cannot represent; \
+             choose a wider type, or change that row",
             self.name, self.to
         ))
     }

@@ -120,7 +120,11 @@ impl<'a> Op<'a> {
                 let key = take_bytes(bytes, owner.into())?;
                 Self::Keep { lsn, key, note: take_bytes(bytes, len)? }
             }
-            other => return Err(Damage::new(format!("log record: no operation has tag {other}"))),
+            other => {
+                return Err(Damage::new(format!(
+                    "log record: {other} is not a valid tag of an operation"
+                )));
+            }
         })
     }
 }
@@ -138,7 +142,7 @@ pub(crate) fn for_each(
 }
 
 fn cut() -> Damage {
-    Damage::new("log record: an operation is cut off")
+    Damage::new("log record: an operation is truncated")
 }
 
 fn wide() -> Damage {

@@ -44,7 +44,7 @@ impl Ops {
         self.count(op);
         if self.bytes.len() as u64 > RECORD_BYTES_MAX {
             let what =
-                format!("a transaction of more than {RECORD_BYTES_MAX} bytes; commit it in parts");
+                format!("the transaction exceeds {RECORD_BYTES_MAX} bytes; commit it in parts");
             return Err(UpdateError::Unsupported { what });
         }
         self.charge(inner).map_err(|error| ReadError::from(error).into())

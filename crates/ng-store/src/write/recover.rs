@@ -113,7 +113,7 @@ pub(crate) fn replay_in_memory(
     let disk = inner.pages.reader.disk();
     let held = past_signals(|| disk.hold_off_writer()).map_err(|error| OpenError::Backend {
         path: inner.path.clone(),
-        what: format!("cannot see whether somebody writes: {error}"),
+        what: format!("cannot find out whether another process writes: {error}"),
     })?;
     if held.is_none() {
         return Ok(None);

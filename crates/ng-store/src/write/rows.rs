@@ -35,7 +35,8 @@ impl Moving {
         let meta = snapshot.version.node_type(node_type)?;
         if order.num_nodes() != meta.num_nodes {
             let (name, found, expected) = (&meta.name, order.num_nodes(), meta.num_nodes);
-            let what = format!("an order of {found} nodes for the {expected} of type {name:?}");
+            let what =
+                format!("the order has {found} nodes, but node type {name:?} has {expected}");
             return Err(ReadError::Order { what }.into());
         }
         let Some(old) = snapshot.load_order(node_type)? else {

@@ -285,7 +285,8 @@ impl Transaction {
             let count = sources.len();
             if destinations.len() != count || !(data.is_empty() || data.len() == count) {
                 let what = format!(
-                    "{count} sources, {} destinations and {} times or weights: use equal numbers",
+                    "{count} sources, {} destinations and {} times or weights differ in number; \
+                     give one of each per edge",
                     destinations.len(),
                     data.len()
                 );
@@ -379,7 +380,8 @@ impl Transaction {
         self.with_room(|tx| {
             let width = bytes.len() / rows.len().max(1);
             if width * rows.len() != bytes.len() {
-                let what = format!("{} bytes for {} rows", bytes.len(), rows.len());
+                let what =
+                    format!("{} bytes cannot be divided into {} rows", bytes.len(), rows.len());
                 return Err(UpdateError::Unsupported { what });
             }
             tx.run(|edit| edit.check_rows(tensor, rows, width as u64))?;
@@ -459,8 +461,8 @@ impl Transaction {
         check_key(key)?;
         if note.len() > KEY_NOTE_BYTES_MAX {
             let what = format!(
-                "what is noted with the key of a transaction has {} bytes, of {KEY_NOTE_BYTES_MAX} at \
-                 most; commit it in parts",
+                "the note of the transaction key has {} bytes, more than {KEY_NOTE_BYTES_MAX}; \
+                 commit the transaction in parts",
                 note.len()
             );
             return Err(UpdateError::Unsupported { what });
@@ -468,7 +470,7 @@ impl Transaction {
         let lsn = self.next_lsn();
         self.with_room(|tx| {
             if tx.keyed(key)?.is_some() {
-                let what = "the key of the transaction is that of an earlier one".to_owned();
+                let what = "an earlier transaction has the same key".to_owned();
                 return Err(UpdateError::Unsupported { what });
             }
             if !tx.is_draft {
@@ -509,17 +511,20 @@ pub(crate) fn check_key(key: &[u8]) -> Result<(), UpdateError> {
     if (1..=KEY_BYTES_MAX).contains(&key.len()) {
         return Ok(());
     }
-    let what =
-        format!("a key of {} bytes; keys of transactions have 1 to {KEY_BYTES_MAX}", key.len());
+    let what = format!(
+        "a transaction key of {} bytes is not valid: expected 1 to {KEY_BYTES_MAX} bytes",
+        key.len()
+    );
     Err(UpdateError::Unsupported { what })
 }
 
 fn out_of_range(meta: &TensorMeta, misfit: &Misfit) -> UpdateError {
     let todo = if meta.is_scaled() {
-        "which the scale of its column, fixed by the import, cannot hold; clip it, or import the \
-         store again with such rows in it"
+        "which the scale of its column, fixed by the import, cannot represent; clip the value, or \
+         import the store again with such rows"
     } else {
-        "which its type cannot hold; clip it, or import the store again with wider rows"
+        "which its type cannot represent; clip the value, or import the store again with a wider \
+         type"
     };
     let what = format!("tensor {:?} is {}: {misfit}, {todo}", meta.name, meta.dtype);
     UpdateError::Unsupported { what }

@@ -34,7 +34,7 @@ pub enum SaveError {
     #[error(transparent)]
     Dfg(#[from] DfgError),
     /// ONNX has nothing like it.
-    #[error("{node}: {op} has no counterpart in ONNX: {problem}")]
+    #[error("{node}: {op} cannot be written as ONNX: {problem}")]
     NoCounterpart {
         /// Which node.
         node: String,
@@ -44,13 +44,13 @@ pub enum SaveError {
         problem: String,
     },
     /// ONNX has one space of names for values and outputs.
-    #[error("output {name:?} has the name of another value; give it another name")]
+    #[error("output {name:?} has the same name as another value; rename it")]
     Name {
         /// The name.
         name: String,
     },
     /// ONNX takes an empty name for a value that is left out.
-    #[error("{what} has an empty name; give it one")]
+    #[error("{what} has an empty name; name it")]
     NoName {
         /// What has none.
         what: &'static str,
@@ -68,7 +68,9 @@ pub enum SaveError {
         value: String,
     },
     /// More than protobuf can hold.
-    #[error("the file of the graph has {bytes} bytes; protobuf holds fewer than 2 GiB")]
+    #[error(
+        "the file of the graph would have {bytes} bytes; protobuf files are smaller than 2 GiB"
+    )]
     TooLarge {
         /// How many.
         bytes: usize,
@@ -185,13 +187,13 @@ fn batch_pre(dfg: &Dfg) -> Result<Option<BatchPreNode>, SaveError> {
         Err(SaveError::NoCounterpart { node, op, problem: problem.to_owned() })
     };
     if found.next().is_some() {
-        return refused("a file holds one of it");
+        return refused("a file can contain only one");
     }
     let batch = node.inputs[0];
     let takers = dfg.nodes().iter().filter(|node| node.inputs.contains(&batch)).count();
     let is_output = dfg.outputs().iter().any(|(_, value)| *value == batch);
     if !matches!(dfg.source(batch), Source::Input { .. }) || takers > 1 || is_output {
-        return refused("its nodes have to be an input that nothing else takes");
+        return refused("its nodes must be an input of the graph that no other node uses");
     }
     Ok(Some(BatchPreNode { batch, gives: node.outputs.clone() }))
 }

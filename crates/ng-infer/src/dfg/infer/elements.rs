@@ -24,7 +24,7 @@ pub(super) fn binary(binary: Binary, one: &Known, other: &Known) -> Result<Known
     match (one.dtype, binary.is_logical()) {
         (Dtype::Bool, true) | (Dtype::F32 | Dtype::I64, false) => {}
         (Dtype::Bool, false) if binary == Binary::Equal => {}
-        (dtype, _) => return Err(format!("{} is not of {}", binary.name(), dtype.name())),
+        (dtype, _) => return Err(format!("{} does not support {}", binary.name(), dtype.name())),
     }
     if binary == Binary::Pow {
         one.wants(Dtype::F32)?;
@@ -64,7 +64,7 @@ pub(super) fn choose(condition: &Known, one: &Known, other: &Known) -> Result<Kn
 
 pub(super) fn cast(dtype: Dtype, of: &Known) -> Result<Known, String> {
     if of.dtype == Dtype::I8 || of.dtype == Dtype::F16 && dtype != Dtype::F32 {
-        return Err(format!("{} is not cast to {}", of.dtype.name(), dtype.name()));
+        return Err(format!("casting {} to {} is not supported", of.dtype.name(), dtype.name()));
     }
     let mut known = Known::new(dtype, of.shape.clone());
     if dtype == of.dtype {

@@ -46,7 +46,7 @@ fn lengths(list: &Known, unknown: &mut Unknown) -> Result<Vec<Dim>, String> {
         (None, Some(rank)) if (0..=16).contains(&rank) => {
             Ok((0..rank).map(|_| unknown.next()).collect())
         }
-        _ => Err("the number of dimensions is not known".to_owned()),
+        _ => Err("the number of dimensions is unknown".to_owned()),
     }
 }
 
@@ -64,19 +64,19 @@ pub(super) fn reshape(
     let kept = |(at, dim): (usize, &Dim)| match (dim.number(), of.shape.get(at)) {
         (Some(0), _) if allow_zero => Ok(dim.clone()),
         (Some(0), Some(kept)) => Ok(kept.clone()),
-        (Some(0), None) => Err(format!("there is no dimension {at} to keep")),
+        (Some(0), None) => Err(format!("dimension {at}, which is to be kept, does not exist")),
         _ => Ok(dim.clone()),
     };
     shape = shape.iter().enumerate().map(kept).collect::<Result<_, _>>()?;
     let is_rest = |dim: &Dim| dim.number() == Some(-1);
     if shape.iter().filter(|dim| is_rest(dim)).count() > 1 {
-        return Err("two dimensions are -1".to_owned());
+        return Err("more than one dimension is -1".to_owned());
     }
     if let Some(at) = shape.iter().position(is_rest) {
         let rest: Vec<Dim> = shape.iter().filter(|dim| !is_rest(dim)).cloned().collect();
         shape[at] = rest_of(&of.shape, &rest).unwrap_or_else(|| unknown.next());
     } else if let (Some(before), Some(after)) = (product(&of.shape), product(&shape)) {
-        same(&before, &after, "numbers of elements that differ")?;
+        same(&before, &after, "the numbers of elements differ")?;
     }
     if shape.iter().any(|dim| dim.number().is_some_and(|n| n < 0)) {
         return Err("a dimension is negative".to_owned());
@@ -109,7 +109,7 @@ pub(super) fn transpose(of: &Known, perm: Option<&[usize]>) -> Result<Known, Str
     let reversed: Vec<usize> = (0..of.rank()).rev().collect();
     let perm = perm.unwrap_or(&reversed);
     if perm.len() != of.rank() {
-        return Err(format!("{perm:?} is not an order of {} axes", of.rank()));
+        return Err(format!("{perm:?} is not a permutation of {} axes", of.rank()));
     }
     Ok(Known::new(of.dtype, perm.iter().map(|axis| of.shape[*axis].clone()).collect()))
 }
@@ -124,7 +124,7 @@ pub(super) fn concat(parts: &[&Known], axis: i64) -> Result<Known, String> {
         for (at, dim) in shape.iter_mut().enumerate() {
             *dim = match at == axis {
                 true => dim.clone() + part.shape[at].clone(),
-                false => same(dim, &part.shape[at], "lengths beside the axis")?,
+                false => same(dim, &part.shape[at], "lengths along other axes differ")?,
             };
         }
     }
@@ -144,10 +144,10 @@ pub(super) fn slice(inputs: &[&Known], unknown: &mut Unknown) -> Result<Known, S
     }
     let numbers = |at: usize| inputs.get(at).map(|list| list.numbers());
     let Some(count) = inputs[1].shape[0].number() else {
-        return Err("the number of axes is not known".to_owned());
+        return Err("the number of axes is unknown".to_owned());
     };
     let axes = numbers(3).unwrap_or_else(|| Some((0..count).collect()));
-    let axes = axes.ok_or("the axes are not known")?;
+    let axes = axes.ok_or("the axes are unknown")?;
     let steps = numbers(4).unwrap_or_else(|| Some(vec![1; axes.len()]));
     let (starts, ends) = (numbers(1).flatten(), numbers(2).flatten());
     let mut known = Known::new(of.dtype, of.shape.clone());
@@ -174,11 +174,11 @@ pub(super) fn slice(inputs: &[&Known], unknown: &mut Unknown) -> Result<Known, S
 
 fn axes(list: &Known, rank: usize) -> Result<Vec<usize>, String> {
     list.wants(Dtype::I64)?;
-    let axes = list.numbers().ok_or("the axes are not known")?;
+    let axes = list.numbers().ok_or("the axes are unknown")?;
     let mut places = axes.iter().map(|axis| place(*axis, rank)).collect::<Result<Vec<_>, _>>()?;
     places.sort_unstable();
     if places.windows(2).any(|pair| pair[0] == pair[1]) {
-        return Err(format!("{axes:?} names an axis twice"));
+        return Err(format!("{axes:?} contains an axis twice"));
     }
     Ok(places)
 }
@@ -190,7 +190,7 @@ pub(super) fn squeeze(inputs: &[&Known]) -> Result<Known, String> {
         None => (0..of.rank()).filter(|axis| of.shape[*axis].number() == Some(1)).collect(),
     };
     for axis in &gone {
-        same(&of.shape[*axis], &Dim::from(1), "an axis that is not of length 1")?;
+        same(&of.shape[*axis], &Dim::from(1), "the length of a removed axis is not 1")?;
     }
     let kept = (0..of.rank()).filter(|axis| !gone.contains(axis));
     let shape = kept.map(|axis| of.shape[axis].clone()).collect();
@@ -199,7 +199,7 @@ pub(super) fn squeeze(inputs: &[&Known]) -> Result<Known, String> {
 
 pub(super) fn unsqueeze(of: &Known, list: &Known) -> Result<Known, String> {
     let count = list.shape.first().map_or(Some(1), Dim::number);
-    let count = count.ok_or("the number of axes is not known")? as usize;
+    let count = count.ok_or("the number of axes is unknown")? as usize;
     let new = axes(list, of.rank() + count)?;
     let mut old = of.shape.iter().cloned();
     let dim = |axis| match new.contains(&axis) {
@@ -235,7 +235,7 @@ pub(super) fn gather_elements(of: &Known, index: &Known, axis: i64) -> Result<Kn
     for (at, (dim, len)) in index.shape.iter().zip(&of.shape).enumerate() {
         let too_long = |(dim, len)| at != axis && dim > len;
         if dim.number().zip(len.number()).is_some_and(too_long) {
-            return Err(format!("the index has length {dim} along axis {at}, which has {len}"));
+            return Err(format!("the index has length {dim} along axis {at}, more than {len}"));
         }
     }
     Ok(Known::new(of.dtype, index.shape.clone()))
@@ -244,7 +244,7 @@ pub(super) fn gather_elements(of: &Known, index: &Known, axis: i64) -> Result<Kn
 pub(super) fn tile(of: &Known, list: &Known, unknown: &mut Unknown) -> Result<Known, String> {
     let times = lengths(list, unknown)?;
     if times.len() != of.rank() {
-        return Err(format!("{} numbers for {} axes", times.len(), of.rank()));
+        return Err(format!("got {} numbers for {} axes", times.len(), of.rank()));
     }
     let dim = |(dim, times): (&Dim, &Dim)| dim.times(times).unwrap_or_else(|| unknown.next());
     Ok(Known::new(of.dtype, of.shape.iter().zip(&times).map(dim).collect()))
@@ -253,10 +253,10 @@ pub(super) fn tile(of: &Known, list: &Known, unknown: &mut Unknown) -> Result<Kn
 pub(super) fn gather_nd(of: &Known, index: &Known) -> Result<Known, String> {
     index.wants(Dtype::I64)?;
     let Some((last, lists)) = index.shape.split_last() else {
-        return Err("wanted lists of indices, found a number".to_owned());
+        return Err("expected lists of indices, found a number".to_owned());
     };
-    let depth = last.number().ok_or("the length of the lists is not known")? as usize;
-    let rest = of.shape.get(depth..).ok_or("lists are longer than there are axes")?;
+    let depth = last.number().ok_or("the length of the lists is unknown")? as usize;
+    let rest = of.shape.get(depth..).ok_or("the lists are longer than the number of axes")?;
     Ok(Known::new(of.dtype, [lists, rest].concat()))
 }
 
@@ -278,7 +278,7 @@ pub(super) fn range(inputs: &[&Known], unknown: &mut Unknown) -> Result<Known, S
     for number in inputs {
         number.wants(inputs[0].dtype)?;
         if !number.is_number() {
-            return Err("wanted three numbers".to_owned());
+            return Err("expected three numbers".to_owned());
         }
     }
     let content = |at: usize| inputs[at].content.as_ref().and_then(|all| all.first().cloned());
@@ -295,7 +295,7 @@ pub(super) fn range(inputs: &[&Known], unknown: &mut Unknown) -> Result<Known, S
 
 pub(super) fn filled(dtype: Dtype, list: &Known, unknown: &mut Unknown) -> Result<Known, String> {
     if !matches!(dtype, Dtype::F32 | Dtype::I64 | Dtype::Bool) {
-        return Err(format!("nothing is filled with {}", dtype.name()));
+        return Err(format!("a tensor cannot be filled with {}", dtype.name()));
     }
     Ok(Known::new(dtype, lengths(list, unknown)?))
 }

@@ -62,12 +62,16 @@ impl Known {
 
     fn wants(&self, dtype: Dtype) -> Result<(), String> {
         let (found, wanted) = (self.dtype.name(), dtype.name());
-        if self.dtype == dtype { Ok(()) } else { Err(format!("wanted {wanted}, found {found}")) }
+        if self.dtype == dtype { Ok(()) } else { Err(format!("expected {wanted}, found {found}")) }
     }
 
     fn wants_rank(&self, rank: usize) -> Result<(), String> {
         let found = self.rank();
-        if found == rank { Ok(()) } else { Err(format!("wanted {rank} dimensions, found {found}")) }
+        if found == rank {
+            Ok(())
+        } else {
+            Err(format!("expected {rank} dimensions, found {found}"))
+        }
     }
 
     /// The place of an axis that may count from the end.
@@ -80,7 +84,9 @@ impl Known {
 pub(crate) fn place(axis: i64, rank: usize) -> Result<usize, String> {
     let at = if axis < 0 { axis.saturating_add(rank as i64) } else { axis };
     let is_one = (0..rank as i64).contains(&at);
-    is_one.then_some(at as usize).ok_or_else(|| format!("no axis {axis} of {rank}"))
+    is_one
+        .then_some(at as usize)
+        .ok_or_else(|| format!("axis {axis} is out of range: there are {rank} axes"))
 }
 
 /// Gives lengths that nobody knows yet.
@@ -184,12 +190,12 @@ impl Dfg {
 fn infer(op: &Op, inputs: &[&Known], unknown: &mut Unknown) -> Result<Vec<Known>, String> {
     let narrow = inputs.iter().find(|known| matches!(known.dtype, Dtype::F16 | Dtype::I8));
     if let (Some(known), false) = (narrow, elements::takes_narrow(op)) {
-        return Err(format!("{} has to be cast first", known.dtype.name()));
+        return Err(format!("{} must be cast first", known.dtype.name()));
     }
     let all = of_op(op, inputs, unknown)?;
     let lengths = all.iter().flat_map(|known| &known.shape);
     match lengths.filter_map(Dim::number).find(|n| *n < 0) {
-        Some(negative) => Err(format!("a length of {negative}")),
+        Some(negative) => Err(format!("length {negative} is negative")),
         None => Ok(all),
     }
 }
@@ -253,10 +259,10 @@ fn check_input(name: &str, dtype: Dtype, shape: &[Dim]) -> Result<(), DfgError> 
         Err(DfgError::Type { node, op, problem })
     };
     if !matches!(dtype, Dtype::F32 | Dtype::I64 | Dtype::Bool) {
-        return wrong(format!("is of {}; wanted f32, i64 or bool", dtype.name()));
+        return wrong(format!("it is {}, expected f32, i64 or bool", dtype.name()));
     }
     match shape.iter().filter_map(Dim::number).find(|n| *n < 0) {
-        Some(negative) => wrong(format!("has a length of {negative}")),
+        Some(negative) => wrong(format!("length {negative} is negative")),
         None => Ok(()),
     }
 }
@@ -282,7 +288,7 @@ fn broadcast(one: &[Dim], other: &[Dim]) -> Result<Vec<Dim>, String> {
         match (one.number(), other.number()) {
             (Some(1), _) => Ok(other),
             (_, Some(1)) => Ok(one),
-            _ => same(&one, &other, "lengths that do not broadcast"),
+            _ => same(&one, &other, "the lengths cannot be broadcast"),
         }
     };
     (0..rank).map(dim).collect()

@@ -10,9 +10,9 @@ pub(super) fn mat_mul(one: &Known, other: &Known) -> Result<Known, String> {
     one.wants(Dtype::F32)?;
     other.wants(Dtype::F32)?;
     let ([.., m, k], [.., inner, n]) = (&one.shape[..], &other.shape[..]) else {
-        return Err("wanted matrices".to_owned());
+        return Err("expected matrices".to_owned());
     };
-    same(k, inner, "inner lengths that differ")?;
+    same(k, inner, "the inner lengths differ")?;
     let stacks = |known: &Known| known.shape[..known.rank() - 2].to_vec();
     let mut shape = broadcast(&stacks(one), &stacks(other))?;
     shape.extend([m.clone(), n.clone()]);
@@ -23,13 +23,13 @@ pub(super) fn gemm(inputs: &[&Known], trans_a: bool, trans_b: bool) -> Result<Kn
     let side = |known: &Known, is_turned: bool| match (&known.shape[..], is_turned) {
         ([rows, columns], false) => Ok((rows.clone(), columns.clone())),
         ([rows, columns], true) => Ok((columns.clone(), rows.clone())),
-        _ => Err("wanted matrices".to_owned()),
+        _ => Err("expected matrices".to_owned()),
     };
     for known in inputs {
         known.wants(Dtype::F32)?;
     }
     let ((m, k), (inner, n)) = (side(inputs[0], trans_a)?, side(inputs[1], trans_b)?);
-    same(&k, &inner, "inner lengths that differ")?;
+    same(&k, &inner, "the inner lengths differ")?;
     let shape = vec![m, n];
     if let Some(added) = inputs.get(2)
         && broadcast(&shape, &added.shape)?.len() != 2
@@ -45,9 +45,9 @@ pub(super) fn linear(inputs: &[&Known]) -> Result<Known, String> {
     }
     inputs[1].wants_rank(2)?;
     let Some((inner, rest)) = inputs[0].shape.split_last() else {
-        return Err("wanted rows, found a number".to_owned());
+        return Err("expected rows, found a number".to_owned());
     };
-    same(inner, &inputs[1].shape[0], "inner lengths that differ")?;
+    same(inner, &inputs[1].shape[0], "the inner lengths differ")?;
     let width = &inputs[1].shape[1];
     if let Some(bias) = inputs.get(2) {
         bias.wants_rank(1)?;
@@ -57,7 +57,7 @@ pub(super) fn linear(inputs: &[&Known]) -> Result<Known, String> {
     if let Some(rows) = inputs.get(3) {
         rows.wants_rank(shape.len())?;
         for (one, other) in rows.shape.iter().zip(&shape) {
-            same(one, other, "a product and the rows that are added differ in shape")?;
+            same(one, other, "the product and the added rows differ in shape")?;
         }
     }
     Ok(Known::new(Dtype::F32, shape))
@@ -66,8 +66,8 @@ pub(super) fn linear(inputs: &[&Known]) -> Result<Known, String> {
 /// The shape of rows times a matrix.
 fn product(rows: &Known, matrix: &Known) -> Result<Vec<Dim>, String> {
     matrix.wants_rank(2)?;
-    let (inner, rest) = rows.shape.split_last().ok_or("wanted rows, found a number")?;
-    same(inner, &matrix.shape[0], "inner lengths that differ")?;
+    let (inner, rest) = rows.shape.split_last().ok_or("expected rows, found a number")?;
+    same(inner, &matrix.shape[0], "the inner lengths differ")?;
     Ok([rest, &matrix.shape[1..]].concat())
 }
 
@@ -79,7 +79,7 @@ pub(super) fn quantised_linear(inputs: &[&Known]) -> Result<Known, String> {
     for column in &inputs[2..] {
         column.wants(Dtype::F32)?;
         column.wants_rank(1)?;
-        same(&steps.shape[1], &column.shape[0], "columns and their numbers differ in length")?;
+        same(&steps.shape[1], &column.shape[0], "the columns and their values differ in length")?;
     }
     Ok(Known::new(Dtype::F32, shape))
 }
@@ -99,7 +99,7 @@ pub(super) fn reduce(
 ) -> Result<Known, String> {
     let of = inputs[0];
     if of.dtype == Dtype::Bool {
-        return Err("wanted numbers, found bool".to_owned());
+        return Err("expected numbers, found bool".to_owned());
     }
     let rank = of.rank();
     let axes = match inputs.get(1) {
@@ -115,7 +115,7 @@ pub(super) fn reduce(
                     let shape = (0..rank).map(|_| unknown.next()).collect();
                     return Ok(Known::new(of.dtype, shape));
                 }
-                None => return Err("the axes are not known".to_owned()),
+                None => return Err("the axes are unknown".to_owned()),
             }
         }
     };
@@ -131,11 +131,13 @@ pub(super) fn reduce(
 fn count(known: &Known, unknown: &mut Unknown) -> Result<Dim, String> {
     known.wants(Dtype::I64)?;
     if !known.is_number() {
-        return Err("wanted one number as the count".to_owned());
+        return Err("expected a single number as the count".to_owned());
     }
     let content = known.content.as_ref().and_then(|all| all.first().cloned());
     match content {
-        Some(dim) if dim.number().is_some_and(|n| n < 0) => Err(format!("{dim} is no count")),
+        Some(dim) if dim.number().is_some_and(|n| n < 0) => {
+            Err(format!("{dim} is not a valid count"))
+        }
         Some(dim) => Ok(dim),
         None => Ok(unknown.next()),
     }
@@ -145,7 +147,7 @@ fn count(known: &Known, unknown: &mut Unknown) -> Result<Dim, String> {
 fn indexed(of: &Known, index: &Known) -> Result<(), String> {
     index.wants(Dtype::I64)?;
     index.wants_rank(1)?;
-    let first = of.shape.first().ok_or("wanted rows, found a number")?;
+    let first = of.shape.first().ok_or("expected rows, found a number")?;
     same(first, &index.shape[0], "rows and index differ in length").map(drop)
 }
 
@@ -181,7 +183,7 @@ pub(super) fn edge_lists(inputs: &[&Known], unknown: &mut Unknown) -> Result<Vec
 /// Lengths of a row.
 fn row_shape(rows: &Known) -> Result<&[Dim], String> {
     rows.wants(Dtype::F32)?;
-    rows.shape.get(1..).ok_or_else(|| "wanted rows, found a number".to_owned())
+    rows.shape.get(1..).ok_or_else(|| "expected rows, found a number".to_owned())
 }
 
 pub(super) fn aggregate(inputs: &[&Known]) -> Result<Known, String> {
@@ -193,7 +195,7 @@ pub(super) fn aggregate(inputs: &[&Known]) -> Result<Known, String> {
     }
     if let Some(weights) = inputs.get(3) {
         weights.wants(Dtype::F32)?;
-        let first = weights.shape.first().ok_or("wanted a weight for each edge, found a number")?;
+        let first = weights.shape.first().ok_or("expected a weight per edge, found a number")?;
         same(&sources.shape[0], first, "edges and weights differ in number")?;
         let heads = weights.shape.iter().rposition(|dim| dim.number() != Some(1)).unwrap_or(0);
         let heads = weights.shape.get(1..=heads).unwrap_or_default();
@@ -210,15 +212,15 @@ pub(super) fn aggregate(inputs: &[&Known]) -> Result<Known, String> {
 
 pub(super) fn sddmm(binary: Binary, inputs: &[&Known]) -> Result<Known, String> {
     if !binary.is_arithmetic() {
-        return Err(format!("{} does not give numbers", binary.name()));
+        return Err(format!("{} does not return numbers", binary.name()));
     }
     let (one, other) = (row_shape(inputs[0])?, row_shape(inputs[1])?);
     if one.len() != other.len() {
-        return Err(format!("rows of {} and {} dimensions", one.len(), other.len()));
+        return Err(format!("the rows have {} and {} dimensions", one.len(), other.len()));
     }
     let mut shape = vec![ends(inputs[2], inputs[3])?];
     for (one, other) in one.iter().zip(other) {
-        shape.push(same(one, other, "rows that differ in length")?);
+        shape.push(same(one, other, "the rows differ in length")?);
     }
     Ok(Known::new(Dtype::F32, shape))
 }
@@ -234,7 +236,7 @@ pub(super) fn edge_softmax(inputs: &[&Known]) -> Result<Known, String> {
 fn edges(known: &Known) -> Result<Dim, String> {
     known.wants(Dtype::I64)?;
     known.wants_rank(2)?;
-    same(&known.shape[0], &Dim::from(2), "edges are [2, edges]")?;
+    same(&known.shape[0], &Dim::from(2), "edges need the shape [2, edges]")?;
     Ok(known.shape[1].clone())
 }
 
@@ -279,7 +281,7 @@ pub(super) fn remove_self_loops_attr(
 /// F32 rows, one for each of `edges`.
 fn of_edges(edges: &Dim, rows: &Known) -> Result<(), String> {
     rows.wants(Dtype::F32)?;
-    let first = rows.shape.first().ok_or("wanted rows, found a number")?;
+    let first = rows.shape.first().ok_or("expected rows, found a number")?;
     same(edges, first, "edges and rows differ in number").map(drop)
 }
 
@@ -289,7 +291,7 @@ pub(super) fn self_loop_attr(inputs: &[&Known]) -> Result<Known, String> {
     fill.wants(Dtype::F32)?;
     fill.wants_rank(rows.rank())?;
     for (one, other) in rows.shape.iter().zip(&fill.shape).skip(1) {
-        same(one, other, "rows that differ in shape")?;
+        same(one, other, "the rows differ in shape")?;
     }
     Ok(Known::new(Dtype::F32, fill.shape.clone()))
 }
@@ -314,7 +316,7 @@ pub(super) fn segment_matmul(inputs: &[&Known]) -> Result<Known, String> {
     indexed(rows, inputs[1])?;
     matrices.wants(Dtype::F32)?;
     matrices.wants_rank(3)?;
-    same(&rows.shape[1], &matrices.shape[1], "inner lengths that differ")?;
+    same(&rows.shape[1], &matrices.shape[1], "the inner lengths differ")?;
     Ok(Known::new(Dtype::F32, vec![rows.shape[0].clone(), matrices.shape[2].clone()]))
 }
 

@@ -20,13 +20,13 @@ pub(super) fn gathered(
         // The last axis of the index says how many axes of the data it leads through.
         _ => match of.shape(step.inputs[1]).last().and_then(crate::dfg::Dim::number) {
             Some(1) => 0,
-            _ => return Err("takes elements of other rows".to_owned()),
+            _ => return Err("it reads elements of other rows".to_owned()),
         },
     };
     match (data.domain, index.domain) {
         (Domain::Edges(edges), Domain::Constant) if axis == 0 => {
             let Some([row]) = of.numbers(step.inputs[1]) else {
-                return Err("takes both rows of the edges in another order".to_owned());
+                return Err("it reads the two rows of the edges in another order".to_owned());
             };
             let pointer = Some(Pointer { edges, end: row_of(*row)?, times: 1 });
             let place = of.rank(step.inputs[1]);
@@ -47,7 +47,7 @@ pub(super) fn gathered(
         (Domain::Rows(rows), Domain::Rows(by)) if rows.axis == axis => {
             along(of, step, all, rows, by)
         }
-        _ => Err("takes rows by numbers that are not ends of edges".to_owned()),
+        _ => Err("it indexes rows by numbers that are not ends of edges".to_owned()),
     }
 }
 
@@ -63,7 +63,7 @@ fn along(
     let is_one_each = rows.outer == 1 && rows.inner == 1 && by.outer == 1 && by.inner == 1;
     let nodes = matches!(of.spaces.all[rows.space.0], Space::Nodes { .. });
     let Some(pointer) = index.pointer.filter(|ends| ends.times == 1 && is_one_each && nodes) else {
-        return Err("takes rows by numbers that are not ends of edges".to_owned());
+        return Err("it indexes rows by numbers that are not ends of edges".to_owned());
     };
     let axis = by.axis + rows.axis;
     let fact = Fact { domain: Domain::Rows(Rows::plain(by.space, axis)), ..mix(all) };
@@ -101,7 +101,7 @@ pub(super) fn facts(
         }
         Op::Spmm(_) => {
             let edges = all_edges(&all[0])?;
-            let rows = all[1].rows().filter(Rows::is_plain).ok_or("wanted a row for each node")?;
+            let rows = all[1].rows().filter(Rows::is_plain).ok_or("expected one row per node")?;
             if let Some(weights) = all.get(2) {
                 rows_of(weights, edges)?;
             }
@@ -114,7 +114,7 @@ pub(super) fn facts(
         Op::Degree => {
             let (edges, pointer) = destination(of, &all[0])?;
             if pointer.times != 1 {
-                return Err("counts kinds of edges".to_owned());
+                return Err("it counts edges by type".to_owned());
             }
             let rows = reduced_rows(of, step, edges)?;
             Ok(vec![Fact { domain: Domain::Rows(rows), ..mix(all) }])
@@ -123,7 +123,7 @@ pub(super) fn facts(
             let edges = all_edges(&all[0])?;
             rows_of(&all[1], edges)?;
             if all[1].made_of > MadeOf::EdgeRows {
-                return Err("takes weights that are computed from nodes".to_owned());
+                return Err("it uses weights that are computed from nodes".to_owned());
             }
             Ok(vec![Fact { domain: all[1].domain, ..mix(all) }])
         }
@@ -134,16 +134,16 @@ pub(super) fn facts(
 /// The edges whose destinations an index holds.
 fn destination(of: &Analysis<'_>, index: &Fact) -> Result<(SpaceId, Pointer), String> {
     let Some(pointer) = index.pointer else {
-        return Err("reduces along something else than edges".to_owned());
+        return Err("it reduces along something other than edges".to_owned());
     };
     if !matches!(of.spaces.all[pointer.edges.0], Space::Edges { .. }) {
-        return Err("reduces along something else than edges".to_owned());
+        return Err("it reduces along something other than edges".to_owned());
     }
     if pointer.end == End::Source {
-        return Err("reduces at the sources of edges".to_owned());
+        return Err("it reduces at the sources of edges".to_owned());
     }
     if index.rows().is_none_or(|rows| rows.axis != 0) {
-        return Err("takes an index that is not a list".to_owned());
+        return Err("its index is not a list".to_owned());
     }
     Ok((pointer.edges, pointer))
 }
@@ -152,16 +152,16 @@ fn destination(of: &Analysis<'_>, index: &Fact) -> Result<(SpaceId, Pointer), St
 fn rows_of(fact: &Fact, edges: SpaceId) -> Result<(), String> {
     match fact.rows() {
         Some(rows) if rows == Rows::plain(edges, 0) => Ok(()),
-        _ => Err("its rows are not those of the edges".to_owned()),
+        _ => Err("its rows do not belong to the edges".to_owned()),
     }
 }
 
 /// The rows of nodes that a reduction gives, by its length.
 fn reduced_rows(of: &mut Analysis<'_>, step: &Step<'_>, edges: SpaceId) -> Result<Rows, String> {
     let length = &of.shape(step.outputs[0])[0];
-    let (space, inner) = of.spaces.of_multiple(length).ok_or("the number of nodes is not known")?;
+    let (space, inner) = of.spaces.of_multiple(length).ok_or("the number of nodes is unknown")?;
     if !matches!(of.spaces.all[space.0], Space::Nodes { .. }) {
-        return Err("does not reduce to nodes".to_owned());
+        return Err("it does not reduce to nodes".to_owned());
     }
     of.spaces.tie(edges, End::Destination, space)?;
     Ok(Rows { inner, ..Rows::plain(space, 0) })
@@ -187,7 +187,7 @@ fn scattered(of: &mut Analysis<'_>, step: &Step<'_>, all: &[Fact]) -> Result<Fac
     rows_of(&all[0], edges)?;
     let rows = reduced_rows(of, step, edges)?;
     if rows.inner != pointer.times {
-        return Err("has another number of places for each node than its index".to_owned());
+        return Err("its number of places per node differs from its index".to_owned());
     }
     let fact = Fact { domain: Domain::Rows(rows), ..mix(all) };
     Ok(Fact { level: fact.level.reduced(), ..fact })
@@ -196,7 +196,7 @@ fn scattered(of: &mut Analysis<'_>, step: &Step<'_>, all: &[Fact]) -> Result<Fac
 fn all_edges(fact: &Fact) -> Result<SpaceId, String> {
     match fact.domain {
         Domain::Edges(space) => Ok(space),
-        _ => Err("wanted edges".to_owned()),
+        _ => Err("expected edges".to_owned()),
     }
 }
 
@@ -204,22 +204,22 @@ fn all_edges(fact: &Fact) -> Result<SpaceId, String> {
 fn loops(of: &mut Analysis<'_>, step: &Step<'_>, all: &[Fact]) -> Result<Vec<Fact>, String> {
     let edges = all_edges(&all[0])?;
     let Space::Edges { loops, .. } = of.spaces.all[edges.0] else {
-        return Err("wanted edges".to_owned());
+        return Err("expected edges".to_owned());
     };
     if let Op::SelfLoopAttr = step.op {
         rows_of(&all[1], edges)?;
-        let rows = all[2].rows().filter(Rows::is_plain).ok_or("wanted a row for each node")?;
+        let rows = all[2].rows().filter(Rows::is_plain).ok_or("expected one row per node")?;
         of.spaces.tie(edges, End::Destination, rows.space)?;
         return Ok(vec![Fact { domain: all[2].domain, ..mix(all) }]);
     }
     let changed = match step.op {
-        Op::AddSelfLoops if loops.added => Err("adds loops twice"),
+        Op::AddSelfLoops if loops.added => Err("it adds self-loops twice"),
         Op::AddSelfLoops => Ok(Loops { added: true, ..loops }),
-        _ if loops.added => Err("removes loops that were added"),
+        _ if loops.added => Err("it removes self-loops that were added"),
         _ => Ok(Loops { removed: true, ..loops }),
     }?;
     let length = &of.shape(step.outputs[0])[1];
-    let space = of.spaces.with_loops(edges, changed, length).ok_or("wanted edges")?;
+    let space = of.spaces.with_loops(edges, changed, length).ok_or("expected edges")?;
     let fact = Fact { domain: Domain::Edges(space), ..mix(&all[..1]) };
     if let Op::RemoveSelfLoopsAttr = step.op {
         rows_of(&all[1], edges)?;

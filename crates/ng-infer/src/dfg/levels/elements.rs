@@ -22,9 +22,9 @@ pub(super) fn facts(of: &mut Analysis<'_>, step: &Step<'_>, all: &[Fact]) -> Res
             Ok(Fact { pointer, ..row_wise(of, step, all)? })
         }
         Op::Softmax { axis } | Op::LogSoftmax { axis } => {
-            let rows = all[0].rows().ok_or("takes edges as numbers")?;
+            let rows = all[0].rows().ok_or("it uses edges as numbers")?;
             if place(*axis, of.rank(step.inputs[0]))? == rows.axis {
-                return Err("is taken over all rows".to_owned());
+                return Err("it is computed over all rows".to_owned());
             }
             Ok(all[0])
         }
@@ -33,7 +33,7 @@ pub(super) fn facts(of: &mut Analysis<'_>, step: &Step<'_>, all: &[Fact]) -> Res
         Op::Gemm { trans_a, .. } => {
             let is_plain = |fact: &Fact| fact.rows().is_some_and(|rows| rows.axis == 0);
             if *trans_a || !is_plain(&all[0]) || all[1].rows().is_some() {
-                return Err("multiplies rows with rows".to_owned());
+                return Err("it multiplies rows by rows".to_owned());
             }
             let pair = match all.get(2) {
                 Some(_) => vec![step.inputs[0], step.inputs[2]],
@@ -48,7 +48,8 @@ pub(super) fn facts(of: &mut Analysis<'_>, step: &Step<'_>, all: &[Fact]) -> Res
                 [Some(rows), Some(kinds)] if rows == kinds && all[2].rows().is_none() => {
                     Ok(Fact { domain: all[0].domain, ..mix(all) })
                 }
-                _ => Err("rows and their kinds belong to different sets".to_owned()),
+                _ => Err("the rows and their types belong to different sets of nodes or edges"
+                    .to_owned()),
             }
         }
         Op::GatherElements { axis } => {
@@ -56,10 +57,10 @@ pub(super) fn facts(of: &mut Analysis<'_>, step: &Step<'_>, all: &[Fact]) -> Res
             let axis = place(*axis, of.rank(step.inputs[0]))?;
             match rows {
                 Some(rows) if rows.axis != axis => Ok(Fact { domain: all[0].domain, ..mix(all) }),
-                _ => Err("takes elements of other rows".to_owned()),
+                _ => Err("it reads elements of other rows".to_owned()),
             }
         }
-        _ => Err("is not followed along rows".to_owned()),
+        _ => Err("rows cannot be followed through this operation".to_owned()),
     }
 }
 
@@ -74,25 +75,25 @@ pub(super) fn aligned(
         let fact = of.fact(*value);
         let rows = match fact.domain {
             Domain::Rows(rows) => rows,
-            Domain::Edges(_) => return Err("takes edges as numbers".to_owned()),
+            Domain::Edges(_) => return Err("it uses edges as numbers".to_owned()),
             _ => continue,
         };
         let rows = Rows { axis: rows.axis + rank - of.rank(*value), ..rows };
         match shared {
             Some(known) if known != rows => {
-                return Err("rows of different sets meet".to_owned());
+                return Err("it combines rows of different sets of nodes or edges".to_owned());
             }
             _ => shared = Some(rows),
         }
     }
-    let rows = shared.ok_or("takes no rows")?;
+    let rows = shared.ok_or("it has no rows as input")?;
     for value in values {
         let missing = rank - of.rank(*value);
         if of.fact(*value).rows().is_none()
             && let Some(axis) = rows.axis.checked_sub(missing)
             && of.shape(*value)[axis].number() != Some(1)
         {
-            return Err("has numbers of its own for each row".to_owned());
+            return Err("it has a separate constant for each row".to_owned());
         }
     }
     Ok(rows)
@@ -109,7 +110,7 @@ fn linear(of: &Analysis<'_>, step: &Step<'_>, all: &[Fact]) -> Result<Fact, Stri
     let last = of.rank(step.inputs[0]).saturating_sub(1);
     let rows = all[0].rows().filter(|rows| rows.axis != last);
     if rows.is_none() || all[1..].iter().any(|fact| fact.rows().is_some()) {
-        return Err("multiplies rows with rows".to_owned());
+        return Err("it multiplies rows by rows".to_owned());
     }
     Ok(Fact { domain: all[0].domain, ..mix(all) })
 }
@@ -140,7 +141,7 @@ fn reduced(
     all: &[Fact],
     keep_dims: bool,
 ) -> Result<Fact, String> {
-    let rows = all[0].rows().ok_or("takes edges as numbers")?;
+    let rows = all[0].rows().ok_or("it uses edges as numbers")?;
     let axes = of.axes(step)?;
     if axes.contains(&rows.axis) {
         return Ok(of.barrier(step, rows.space, all));
@@ -168,7 +169,7 @@ fn aligned_product(
         Some((of.rank(step.inputs[at]) - rows.axis, rows))
     };
     match (from_end(0), from_end(1)) {
-        (Some((1, _)), _) | (_, Some((1 | 2, _))) => Err("multiplies rows with rows".to_owned()),
+        (Some((1, _)), _) | (_, Some((1 | 2, _))) => Err("it multiplies rows by rows".to_owned()),
         (Some((2, rows)), None) => Ok(Rows { axis: rank - 2, ..rows }),
         _ => aligned(of, step.inputs, rank),
     }

@@ -24,10 +24,10 @@ pub(super) fn reshaped(
     let rows = match fact.domain {
         Domain::Rows(rows) => rows,
         Domain::Edges(_) if from == to => return Ok(fact),
-        _ => return Err("changes the shape of all edges".to_owned()),
+        _ => return Err("it changes the shape of the edges".to_owned()),
     };
     if all.iter().skip(1).any(|fact| fact.rows().is_some()) {
-        return Err("takes its shape from rows".to_owned());
+        return Err("its shape is computed from rows".to_owned());
     }
     let split = || {
         let before = product(&from[..rows.axis])?.checked_mul(rows.outer)?;
@@ -37,7 +37,7 @@ pub(super) fn reshaped(
         let outer = exact(before, product(&to[..axis])?)?;
         Some(Rows { axis, outer, inner: exact(times, outer)?, ..rows })
     };
-    let rows = split().ok_or("puts rows and their places into one length")?;
+    let rows = split().ok_or("it merges rows and their places into one axis")?;
     // Ends stay ends if each edge still has one number.
     let is_list = product(&to[rows.axis + 1..]) == Some(1) && rows.inner == 1 && rows.outer == 1;
     let pointer = fact.pointer.filter(|_| is_list);
@@ -51,12 +51,12 @@ fn exact(n: usize, by: usize) -> Option<usize> {
 pub(super) fn facts(of: &mut Analysis<'_>, step: &Step<'_>, all: &[Fact]) -> Result<Fact, String> {
     match step.op {
         Op::Transpose { perm } => {
-            let rows = all[0].rows().ok_or("turns edges around")?;
+            let rows = all[0].rows().ok_or("it transposes the edges")?;
             let axis = match perm {
                 Some(perm) => perm.iter().position(|from| *from == rows.axis),
                 None => Some(of.rank(step.inputs[0]) - 1 - rows.axis),
             };
-            let axis = axis.ok_or("leaves out the rows")?;
+            let axis = axis.ok_or("it drops the rows")?;
             Ok(Fact { domain: Domain::Rows(Rows { axis, ..rows }), ..mix(all) })
         }
         Op::Concat { axis } => concat(of, step, all, *axis),
@@ -66,14 +66,14 @@ pub(super) fn facts(of: &mut Analysis<'_>, step: &Step<'_>, all: &[Fact]) -> Res
             let rows = aligned(of, &step.inputs[..1], rank)?;
             Ok(Fact { domain: Domain::Rows(rows), ..mix(all) })
         }
-        _ => Err("is not followed along rows".to_owned()),
+        _ => Err("rows cannot be followed through this operation".to_owned()),
     }
 }
 
 fn concat(of: &mut Analysis<'_>, step: &Step<'_>, all: &[Fact], axis: i64) -> Result<Fact, String> {
     let axis = place(axis, of.rank(step.inputs[0]))?;
     let rows: Option<Vec<Rows>> = all.iter().map(Fact::rows).collect();
-    let rows = rows.ok_or("puts rows beside something that has none")?;
+    let rows = rows.ok_or("it concatenates rows with a value that has none")?;
     let first = rows[0];
     if rows.iter().all(|rows| *rows == first) {
         if first.axis != axis {
@@ -94,10 +94,10 @@ fn concat(of: &mut Analysis<'_>, step: &Step<'_>, all: &[Fact], axis: i64) -> Re
     {
         let length = &of.shape(step.outputs[0])[0];
         let loops = Loops { added: true, ..loops };
-        let space = of.spaces.with_loops(edges.space, loops, length).ok_or("has no edges")?;
+        let space = of.spaces.with_loops(edges.space, loops, length).ok_or("it has no edges")?;
         return Ok(Fact { domain: Domain::Rows(Rows::plain(space, 0)), ..mix(all) });
     }
-    Err("puts rows of several sets into one".to_owned())
+    Err("it concatenates rows of different sets of nodes or edges".to_owned())
 }
 
 fn slice(of: &mut Analysis<'_>, step: &Step<'_>, all: &[Fact]) -> Result<Fact, String> {
@@ -106,7 +106,7 @@ fn slice(of: &mut Analysis<'_>, step: &Step<'_>, all: &[Fact]) -> Result<Fact, S
     let axes = match step.inputs.get(3) {
         None => (0..rank).collect(),
         Some(_) => {
-            let axes = numbers(3).ok_or("the axes are not known")?;
+            let axes = numbers(3).ok_or("the axes are unknown")?;
             axes.iter().map(|axis| place(*axis, rank)).collect::<Result<Vec<_>, _>>()?
         }
     };
@@ -118,12 +118,12 @@ fn slice(of: &mut Analysis<'_>, step: &Step<'_>, all: &[Fact]) -> Result<Fact, S
                 let domain = Domain::Rows(Rows::plain(edges, 1));
                 Ok(Fact { domain, pointer, ..mix(all) })
             }
-            _ => Err("takes some of the edges".to_owned()),
+            _ => Err("it selects some of the edges".to_owned()),
         },
         Domain::Rows(rows) if !axes.contains(&rows.axis) => {
             Ok(Fact { domain: all[0].domain, ..mix(all) })
         }
-        _ => Err("takes some of the rows".to_owned()),
+        _ => Err("it selects some of the rows".to_owned()),
     }
 }
 
@@ -132,6 +132,6 @@ pub(super) fn row_of(index: i64) -> Result<End, String> {
     match index {
         0 | -2 => Ok(End::Source),
         1 | -1 => Ok(End::Destination),
-        _ => Err(format!("there is no row {index} of edges")),
+        _ => Err(format!("row {index} of the edges does not exist")),
     }
 }

@@ -120,11 +120,11 @@ impl<'a> Analysis<'a> {
                 Some(rows) if rows.axis == axis => {
                     let times = self.spaces.multiple(length, rows.space);
                     if times != Some(rows.outer * rows.inner) {
-                        return Err(format!("{length} rows, which are not those of what it takes"));
+                        return Err(format!("its {length} rows differ from those of its inputs"));
                     }
                 }
                 _ if length.number().is_none() => {
-                    return Err(format!("a length of {length} beside the rows"));
+                    return Err(format!("its length {length} along another axis is not constant"));
                 }
                 _ => {}
             }
@@ -184,7 +184,7 @@ impl<'a> Analysis<'a> {
             return Ok(Fact { domain, ..mixed });
         };
         if !matches!(step.op, Op::Expand | Op::ConstantOfShape { .. }) {
-            return Err("makes rows of numbers, which depend on how many there are".to_owned());
+            return Err("it creates rows whose values depend on the number of rows".to_owned());
         }
         // With two lengths that vary, the check of the other axes fails.
         let found = self.spaces.of_multiple(&lengths[axis]);
@@ -200,7 +200,7 @@ impl<'a> Analysis<'a> {
     pub fn axes(&self, step: &Step<'_>) -> Result<Vec<usize>, String> {
         let rank = self.rank(step.inputs[0]);
         let Some(list) = step.inputs.get(1) else { return Ok((0..rank).collect()) };
-        let numbers = self.numbers(*list).ok_or("the axes are not known")?;
+        let numbers = self.numbers(*list).ok_or("the axes are unknown")?;
         if numbers.is_empty() && matches!(step.op, Op::Reduce { .. }) {
             return Ok((0..rank).collect());
         }

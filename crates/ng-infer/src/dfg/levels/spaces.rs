@@ -165,7 +165,7 @@ impl Spaces {
             let known = if end == End::Source { sources } else { destinations };
             match known {
                 Some(known) if *known != nodes => {
-                    return Err("one end of these edges is in two sets of nodes".to_owned());
+                    return Err("one end of the edges belongs to two sets of nodes".to_owned());
                 }
                 _ => *known = Some(nodes),
             }

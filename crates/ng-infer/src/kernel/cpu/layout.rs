@@ -23,7 +23,7 @@ macro_rules! with_elements {
             (Data::Bool($from), DataMut::Bool($to)) => $body,
             (Data::F16($from), DataMut::F16($to)) => $body,
             (Data::I8($from), DataMut::I8($to)) => $body,
-            _ => return Err(KernelError::Misfit("types that differ".to_owned())),
+            _ => return Err(KernelError::Misfit("the types differ".to_owned())),
         }
     };
 }

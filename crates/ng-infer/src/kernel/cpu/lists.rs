@@ -104,7 +104,7 @@ pub(super) fn combine(
         Reduction::Mean => ng_simd::Reduction::Mean,
         Reduction::Max => ng_simd::Reduction::Max,
         Reduction::Min => ng_simd::Reduction::Min,
-        Reduction::Mul => return Err(misfit("products of messages are not combined here")),
+        Reduction::Mul => return Err(misfit("combining products of messages is not supported")),
     };
     let lists = EdgeLists::new(offsets, sources, len).map_err(misfit)?;
     let job = Aggregation { lists, rows, width, weights, how };
@@ -121,7 +121,7 @@ fn check_offsets(offsets: &[i64], edges: usize) -> Result<(), KernelError> {
     if ends == (Some(&0), Some(&(edges as i64))) && offsets.is_sorted() {
         return Ok(());
     }
-    Err(misfit(format!("offsets do not ascend from 0 to the {edges} edges")))
+    Err(misfit(format!("the offsets are not ascending from 0 to {edges}, the number of edges")))
 }
 
 /// Whether it was done; the reference does what is too large for kernels, and products.

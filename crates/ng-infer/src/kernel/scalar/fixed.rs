@@ -23,7 +23,7 @@ pub(super) fn to_fixed(
     let (unit, (low, high)) = (2_f64.powi(format.fraction), limits(format.bits));
     for (place, (to, x)) in out.i64().iter_mut().zip(of.f32()).enumerate() {
         if x.is_nan() {
-            let problem = format!("element {place} is NaN, which has no fixed-point number");
+            let problem = format!("element {place} is NaN, which cannot be a fixed-point number");
             return Err(KernelError::Misfit(problem));
         }
         // Powers of two and f32 are exact in f64; the conversion to i64 saturates.

@@ -179,7 +179,10 @@ pub(super) fn compress(
     };
     let flags = flags.bool();
     if flags.len() > len {
-        return Err(KernelError::Misfit(format!("{} flags for a length of {len}", flags.len())));
+        return Err(KernelError::Misfit(format!(
+            "got {} flags for a length of {len}",
+            flags.len()
+        )));
     }
     let kept: Vec<usize> = (0..flags.len()).filter(|at| flags[*at]).collect();
     let lines = (0..before).flat_map(|line| kept.iter().map(move |at| line * len + at));

@@ -40,7 +40,9 @@ fn check_offsets(offsets: &[i64], edges: usize) -> Result<(), KernelError> {
     if is_whole && offsets.is_sorted() {
         return Ok(());
     }
-    Err(KernelError::Misfit(format!("offsets do not ascend from 0 to the {edges} edges")))
+    Err(KernelError::Misfit(format!(
+        "the offsets are not ascending from 0 to {edges}, the number of edges"
+    )))
 }
 
 pub(super) fn aggregate(

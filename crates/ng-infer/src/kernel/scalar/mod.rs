@@ -62,7 +62,7 @@ impl Kernel for Scalar {
     ) -> Result<(), KernelError> {
         use Op::*;
         if inputs.iter().any(|view| matches!(view.data, Data::Rows(_))) {
-            let problem = format!("{} takes no rows that lie elsewhere", op.name());
+            let problem = format!("{} does not support references to rows", op.name());
             return Err(KernelError::Misfit(problem));
         }
         if let (RemoveSelfLoopsAttr, [edges, rows]) = (op, &mut *outputs) {

@@ -97,7 +97,7 @@ pub(super) fn reduce(
     let places = strided(of.dims.to_vec(), strides);
     let count: usize = axes.iter().map(|axis| of.dims[*axis]).product();
     if count == 0 && matches!(how, Reduction::Max | Reduction::Min) {
-        let problem = format!("{} of nothing", how.name());
+        let problem = format!("{} of an empty set is not defined", how.name());
         return Err(KernelError::Misfit(problem));
     }
     match (of.data, &mut out.data) {

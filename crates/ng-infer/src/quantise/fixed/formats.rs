@@ -35,20 +35,23 @@ pub(super) fn by_value(
     let mut all = HashMap::new();
     for (name, format) in formats {
         let value = dfg.value(name).filter(|value| points.contains(value));
-        let value = value.ok_or_else(|| wrong(format!("{name:?} is not rounded")))?;
+        let value =
+            value.ok_or_else(|| wrong(format!("{name:?} is not a value that is rounded")))?;
         if !(2..=32).contains(&format.bits) {
             return Err(QuantiseError::Bits { bits: format.bits });
         }
         if !(FRACTION_MIN..=FRACTION_MAX).contains(&format.fraction) {
             let fraction = format.fraction;
-            return Err(wrong(format!("{name:?} has {fraction} fraction bits, which is too many")));
+            return Err(wrong(format!(
+                "{name:?} has {fraction} fraction bits, which is out of range"
+            )));
         }
         if all.insert(value, *format).is_some() {
-            return Err(wrong(format!("{name:?} is there twice")));
+            return Err(wrong(format!("{name:?} occurs twice")));
         }
     }
     match points.iter().find(|value| !all.contains_key(value)) {
-        Some(value) => Err(wrong(format!("{:?} has none", dfg.name(*value)))),
+        Some(value) => Err(wrong(format!("{:?} has no format", dfg.name(*value)))),
         None => Ok(all),
     }
 }

@@ -34,7 +34,7 @@ pub(super) fn loss(
 ) -> Result<f64, QuantiseError> {
     let (Elements::F32(found_all), Elements::F32(wanted)) = (found.elements(), wanted.elements())
     else {
-        return Err(wrong("the first output is not of f32".to_owned()));
+        return Err(wrong("the first output is not f32".to_owned()));
     };
     match target {
         Target::Itself => {
@@ -44,16 +44,20 @@ pub(super) fn loss(
         }
         Target::Labels { rows, labels } => {
             let [count, classes] = *found.dims() else {
-                return Err(wrong("the first output is not a row of classes per node".to_owned()));
+                return Err(wrong(
+                    "the first output does not have one row of classes per node".to_owned(),
+                ));
             };
             if rows.len() != labels.len() || rows.is_empty() {
                 let (rows, labels) = (rows.len(), labels.len());
-                return Err(wrong(format!("{rows} rows and {labels} labels")));
+                return Err(wrong(format!("got {rows} rows but {labels} labels")));
             }
             let mut sum = 0.0;
             for (row, label) in rows.iter().zip(labels) {
                 if *row >= count || *label >= classes {
-                    let problem = format!("row {row} of {count} with class {label} of {classes}");
+                    let problem = format!(
+                        "row {row} (of {count}) or class {label} (of {classes}) is out of range"
+                    );
                     return Err(wrong(problem));
                 }
                 sum += cross_entropy(&found_all[row * classes..(row + 1) * classes], *label);

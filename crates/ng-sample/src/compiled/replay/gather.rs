@@ -53,7 +53,7 @@ impl Replay {
             all.push(places.map_err(fail)?);
             let start = at.next_multiple_of(ALIGN_BYTES);
             at = num_cold.saturating_mul(table.width as usize).saturating_add(start);
-            let passes = || fail(format!("{num_cold} rows at byte {start} pass its end"));
+            let passes = || fail(format!("{num_cold} rows at byte {start} exceed the batch"));
             cold.push(bytes.get(start..at).ok_or_else(passes)?);
         }
         let rows_read = behind.iter().sum::<usize>() as u64;
@@ -77,5 +77,5 @@ fn places(ids: &Ids, table: &PackedTable, num_cold: usize) -> Result<Vec<u32>, S
     if cold as usize == num_cold {
         return Ok(places);
     }
-    Err(format!("{num_cold} rows where {cold} rows are cold"))
+    Err(format!("it has {num_cold} cold rows, expected {cold}"))
 }

@@ -66,7 +66,7 @@ impl Replay {
     ) -> Result<Arc<Self>, SampleError> {
         let Some(first) = files.first().filter(|_| prefetch > 0) else {
             return Err(SampleError::Spec(
-                "a replay needs files, and at least 1 batch prepared ahead".into(),
+                "a replay needs at least 1 file and at least 1 batch prepared ahead".into(),
             ));
         };
         check_hot(&files, first.hot())?;
@@ -149,8 +149,11 @@ fn check_widths(sampler: &Sampler, hot: &HotSet) -> Result<(), SampleError> {
         let meta = sampler.snapshot().catalog().tensor(table.tensor);
         let found = meta.map(|meta| (meta.num_rows, meta.row_bytes()));
         if found != Some((table.hot.num_rows(), table.width)) {
-            let what =
-                format!("tensor {:?} of the compiled epochs is not in the store", table.tensor);
+            let what = format!(
+                "tensor {:?} of the compiled epochs is not in the store, or its rows have \
+                     another size",
+                table.tensor
+            );
             return Err(SampleError::Spec(what));
         }
     }

@@ -135,7 +135,7 @@ impl Replay {
             return None;
         }
         let Some(entry) = file.entries.get(batch as usize).copied() else {
-            let what = format!("the compiled epoch has no batch {batch}");
+            let what = format!("batch {batch} does not exist in the compiled epoch");
             return Some(Err(SampleError::Spec(what)));
         };
         let memory = state.way.free.pop()?;
