@@ -102,7 +102,7 @@ def connect(address: str, seconds: float = 5.0) -> socket.socket:
 
 
 class Ring:
-    """A ring in shared memory (docs/shm.md), set up by the rules."""
+    """A ring in shared memory (docs/reference/shm.md), set up by the rules."""
 
     def __init__(self, path: Path) -> None:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -1,6 +1,6 @@
 """Inflation of the direct layout, and its reads beside those of the paged layout.
 
-    NEARGRAPH_DATA=... python -m benchmarks.inflation            # both tables of docs/direct.md
+    NEARGRAPH_DATA=... python -m benchmarks.inflation            # both tables of direct.md
     NEARGRAPH_DATA=... python -m benchmarks.inflation --no-reads # the first alone
 
 Imports the real sets that are there, lays each out with pages of 4 to 64 KiB (which needs degrees

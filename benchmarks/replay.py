@@ -120,7 +120,7 @@ class Day:
 class Work:
     """A batch to which edges and rows go as arrays, and what the model has to do after it."""
 
-    def __init__(self, batch: ng.Batch, versions: list[int]) -> None:
+    def __init__(self, batch: ng.Transaction, versions: list[int]) -> None:
         self._batch, self._versions = batch, versions
         self._edges: list[tuple[int, int]] = []
         self._rows: list[tuple[int, int]] = []

@@ -1,4 +1,4 @@
-"""The figures of docs/ssd-model.md: what the simulator says in mode `paper`, which cost matters.
+"""The figures of docs/explanation/ssd-model.md: what mode `paper` says, and which cost matters.
 
     python -m benchmarks.ssd_model > figures.md
 

@@ -1,8 +1,9 @@
 """Checks `deploy/`: names of metrics in rules, panels and the page against what the server has.
 
 `deploy/metrics.txt` lists what the server measures. Rules, the Grafana dashboard and the page of
-the side port may name these metrics and their labels alone. promtool and systemd-analyze check the
-rest where they are installed; what is not is said.
+the side port may name these metrics and their labels alone. The image is built from pinned ones and
+runs as an ordinary user. promtool and systemd-analyze check the rest where they are installed; what
+is not is said.
 """
 
 from __future__ import annotations
@@ -103,6 +104,29 @@ def problems_of_list(known: dict[str, Metric]) -> Iterator[str]:
             yield f"metrics.txt: {name} is a {described[name]}, not a {listed[name]}"
 
 
+def problems_of_image(text: str, sent: str) -> Iterator[str]:
+    """Where the image is not pinned, runs as root, or copies what .dockerignore keeps back."""
+    images = re.findall(r"^ARG \w+_IMAGE=(\S+)$", text, re.M)
+    for image in images:
+        if not re.search(r":\d+\.\d+[\w.-]*$|@sha256:[0-9a-f]{64}$", image):
+            yield f"Containerfile: {image} is pinned neither by version nor by digest"
+    starts = re.findall(r"^FROM (\S+)", text, re.M)
+    if len(images) != len(starts) or not all(start.startswith("${") for start in starts):
+        yield f"Containerfile: FROM {starts} has to name arguments, so that a release can pin them"
+    user = re.findall(r"^USER (\S+)$", text.rpartition("\nFROM ")[2], re.M)[-1:]
+    if not user or not re.fullmatch(r"[1-9]\d*:[1-9]\d*", user[0]):
+        yield f"Containerfile: the last user is {user}, not the numbers of an ordinary one"
+    patterns = sent.splitlines()
+    if "*" not in patterns:
+        yield ".dockerignore: lets everything through"
+    for source in re.findall(r"^COPY (?:--chmod=\S+ )?([\w/.]+) \S+$", text, re.M):
+        if source != "." and f"!{source}" not in patterns:
+            yield f".dockerignore: keeps back {source}, which the Containerfile copies"
+    for name in [pattern[1:] for pattern in patterns if pattern.startswith("!")]:
+        if not (ROOT / name).exists():
+            yield f".dockerignore: there is no {name}"
+
+
 def run(*command: str) -> Iterator[str]:
     """What a program says is wrong."""
     program = Path(shutil.which(command[0]) or command[0]).resolve()
@@ -134,7 +158,13 @@ def problems_of_tools() -> Iterator[str]:
 def main() -> int:
     """Prints what is wrong."""
     known = metrics()
-    problems = [*problems_of_names(known), *problems_of_list(known), *problems_of_tools()]
+    image = ((DEPLOY / "Containerfile").read_text(), (ROOT / ".dockerignore").read_text())
+    problems = [
+        *problems_of_names(known),
+        *problems_of_list(known),
+        *problems_of_image(*image),
+        *problems_of_tools(),
+    ]
     for problem in problems:
         print(problem)
     if not problems:

@@ -1,9 +1,9 @@
-"""Writes the hashes of requirements.lock anew, for the versions and markers that it has.
+"""Writes the hashes of requirements.lock anew, or of another lock, for the versions that it has.
 
 Asks the package index that pip uses for the files of each release and keeps those that can be
 installed on the platforms of neargraph: CPython 3.10 to 3.15 on Linux, x86-64 and aarch64. Run it
-with `.venv/bin/python tools/lock.py` after a change of a version; nothing is downloaded but the
-pages of the index. The invariant: each line of the lock has a hash for each platform that its
+with `.venv/bin/python tools/lock.py [FILE]` after a change of a version; nothing is downloaded but
+the pages of the index. The invariant: each line of the lock has a hash for each platform that its
 marker allows, or the tool fails and names both.
 """
 
@@ -123,10 +123,11 @@ def hashes(index: Index, name: str, version: str, marker: str | None) -> list[st
 
 
 def main() -> None:
+    lock = Path(sys.argv[1]) if len(sys.argv) > 1 else LOCK
     index = Index()
     text = "\n".join(
         line
-        for line in LOCK.read_text().splitlines()
+        for line in lock.read_text().splitlines()
         if line and not line.lstrip().startswith(("#", "--hash"))
     )
     lines = ["# Versions are chosen by hand, hashes by tools/lock.py."]
@@ -141,7 +142,7 @@ def main() -> None:
             continue
         head = f"{name}=={version}" + (f" ; {marker}" if marker else "")
         lines += [" \\\n    ".join([head, *(f"--hash=sha256:{sha}" for sha in found)])]
-    LOCK.write_text("\n".join(lines) + "\n")
+    lock.write_text("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

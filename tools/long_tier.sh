@@ -32,6 +32,7 @@ cargo test --locked --profile long -p ng-store --no-run 2>"$logs/build.log"
 failed=0
 (one power_cut python3 tools/power_cut.py && suite crash) &
 one deny tools/deny.sh || failed=1
+one sdist .venv/bin/python tools/sdist.py --build || failed=1
 (suite model fuzz_corpus killed isolation beside_maintenance faults damage) || failed=1
 wait $! || failed=1
 one rings cargo test --locked --profile long -p ng-io --test shm_fuzz --test shm_rings \

@@ -36,6 +36,9 @@ if [ "$(cat $venv/.locked 2>/dev/null)" != "$wanted" ]; then
     echo "$wanted" >$venv/.locked
 fi
 echo "setup: building the extension" >&2
+arguments=--locked
+# CI tests the library that a wheel has, and compiles it once.
+[ -z "${NEARGRAPH_WHEEL:-}" ] || arguments=$(tools/wheel.sh --arguments)
 # pip drives maturin because `maturin develop` needs a newer pip than some systems ship.
-PATH=$PWD/$venv/bin:$PATH MATURIN_PEP517_ARGS=--locked $venv/bin/python -m pip install \
+PATH=$PWD/$venv/bin:$PATH MATURIN_PEP517_ARGS=$arguments $venv/bin/python -m pip install \
     --disable-pip-version-check --quiet --no-deps --no-build-isolation --editable .

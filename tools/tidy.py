@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from circles import all_graphs, circles
+from published import findings as published
 from shape import habits
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -154,6 +155,7 @@ def findings() -> Iterator[str]:
     yield from check_circles()
     yield from check_tests()
     yield from check_errors()
+    yield from published(ROOT)
 
 
 def main() -> int:

@@ -26,7 +26,7 @@ from .rows import ROWS, chosen
 from .sets import HOME, prepared
 from .tables import compared, fill, markdown
 
-PAGE = ROOT / "docs" / "accuracy.md"
+PAGE = ROOT / "docs/benchmarks/accuracy.md"
 _LIMIT_SECONDS = 3 * 3600
 
 
@@ -58,7 +58,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--seeds", type=_count, help="seeds at most; default: those of each row")
     parser.add_argument("--threads", type=_count, default=2, help="threads of torch in a run")
     parser.add_argument("--table", action="store_true", help="print the results that are there")
-    parser.add_argument("--page", action="store_true", help="put all results into docs/accuracy.md")
+    parser.add_argument("--page", action="store_true", help=f"put all results into {PAGE.name}")
     args = parser.parse_args()
     if args.page and args.rows:
         parser.error("--page has all rows; leave --rows out")

@@ -493,20 +493,8 @@ class Importer:
         times: ArrayLike | None = None,
         weights: ArrayLike | None = None,
     ) -> None: ...
-    def read_text(
-        self,
-        et: int,
-        path: str,
-        delimiter: str | None = None,
-        comment: str | None = None,
-        header: bool = False,
-        source_column: int = 0,
-        destination_column: int = 1,
-        time_column: int | None = None,
-        weight_column: int | None = None,
-        time_scale: float | None = None,
-        progress: Progress | None = None,
-    ) -> int: ...
+    def read_text(self, et: int, text: dict[str, Any], progress: Progress | None = None) -> int: ...
+    def preview_text(self, et: int, text: dict[str, Any], rows: int) -> dict[str, Any]: ...
     def read_npy(
         self, et: int, path: str, layout: str | None = None, progress: Progress | None = None
     ) -> int: ...

@@ -8,7 +8,7 @@ classes by name. Each message says what is wrong, where, and what to do.
 import re
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, TypeVar
 
 from neargraph.remedies import in_python
 
@@ -75,6 +75,15 @@ class NeargraphError(Exception):
         what = str(self.args[0]) if self.args else ""
         advice = ", or ".join(filter(None, map(words, self.remedies)))
         return f"{what}; {advice}" if advice else what
+
+
+Raised = TypeVar("Raised", bound=NeargraphError)
+
+
+def advised(error: Raised, remedy: str) -> Raised:
+    """The error with a remedy, by its name in `neargraph.remedies`."""
+    error.remedies = [{"name": remedy}]
+    return error
 
 
 class StoreNotFound(NeargraphError, FileNotFoundError):
@@ -184,9 +193,20 @@ class ImportFailed(NeargraphError, ValueError):
 
     def with_advice(self, words: Callable[[dict[str, Any]], str]) -> str:
         """Returns the message with the notes that ``strict`` rejects."""
-        refused = (note for note in self.notes if not note["requested"])
-        listed = "; ".join("[{code}] {where}: {message}".format(**note) for note in refused)
+        listed = "; ".join(_told(words, **note) for note in self.notes if not note["requested"])
         return super().with_advice(words) + (f": {listed}" if listed else "")
+
+
+def _told(
+    words: Callable[[dict[str, Any]], str],
+    code: str,
+    where: str,
+    message: str,
+    remedy: dict[str, Any] | None = None,
+    **_: Any,
+) -> str:
+    advice = words(remedy) if remedy else ""
+    return f"[{code}] {where}: {message}" + (f"; {advice}" if advice else "")
 
 
 class ExportFailed(NeargraphError, ValueError):

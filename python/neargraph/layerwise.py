@@ -288,7 +288,9 @@ def _parquet() -> Any:
     try:
         import pyarrow.parquet
     except ImportError as error:
-        raise UnsupportedArgument("a .parquet file needs pyarrow: pip install pyarrow") from error
+        raise UnsupportedArgument(
+            "a .parquet file needs pyarrow: pip install 'neargraph[parquet]'"
+        ) from error
     return pyarrow
 
 

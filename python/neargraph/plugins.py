@@ -1,7 +1,7 @@
 """Plug-ins and bundles: which devices compute, and how more of them are added.
 
-`docs/plugin-abi.md` says how a plug-in is written, and what is checked before one is loaded. What
-must not live here: those checks, which the compiled core does.
+`docs/reference/plugin-abi.md` says how a plug-in is written, and what is checked before one is
+loaded. What must not live here: those checks, which the compiled core does.
 """
 
 import json

@@ -1,8 +1,10 @@
 """What to do about an error or a note, in the words of each face.
 
-The core gives remedies and names no option of any face, so this is the one place that says how
-Python and the command line call them. A remedy is a dictionary with a ``name``, and with
-``at_least_bytes`` if a larger memory budget helps. Invariant: each remedy of the core has words.
+The core, and what lies below the faces in Python, give remedies and name no option of any face, so
+this is the one place that says how Python and the command line call them. A remedy is a dictionary
+with a ``name``, with ``at_least_bytes`` if a larger memory budget helps, and with what else its
+words mention. Invariant: each remedy has words for Python and, where a command has a way, for the
+command line.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from typing import Any
 
 from neargraph.units import format_bytes
 
-_HINTS = ("delimiter", "header", "columns", "strings", "time_scale")
+_HINTS = ("delimiter", "header", "columns", "strings", "time_scale", "encoding", "bipartite")
 _VALUES = ("out", "format", "num_nodes", "split", "split_type", "x_dtype", "memory", "threads")
 _WITHOUT_OPTION = "it takes {size}, which a quarter of this machine's memory is not"
 # By name: what the command line says, whose options become keywords in Python; or what Python says
@@ -49,18 +51,23 @@ _WORDS: dict[str, str | tuple[str, str]] = {
         "import the store again with dense=True, or keep what changes in a tensor of its own",
         "import the store again with `neargraph import --dense`",
     ),
-    "NameNodes": "a header line takes --header, names instead of numbers take --strings",
-    "ScaleTimes": "--time-scale, such as 1000, makes times whole numbers",
-    "Relabel": "--relabel numbers only the ids that occur",
-    "KeepOneDirection": "leave out --undirected if the input has both directions; --unique keeps "
-    "one edge between two nodes, whatever their times",
-    "KeepOneOfEach": "--unique keeps one edge between two nodes, whatever their times",
-    "NarrowFeatures": "--x-dtype f32 converts them",
+    "NameNodes": "if the line is a header, give --header; if node ids are strings, give --strings",
+    "ScaleTimes": "make times whole numbers with --time-scale, e.g. 1000",
+    "Relabel": "number only the ids that occur with --relabel",
+    "KeepOneDirection": "leave out --undirected if the input has both directions, or keep one edge "
+    "between two nodes, whatever their times, with --unique",
+    "KeepOneOfEach": "keep one edge between two nodes, whatever their times, with --unique",
+    "NarrowFeatures": "convert them with --x-dtype f32",
     "NameColumns": (
-        'hints=TextHints(columns={"time": .., "weight": ..}) stores a time and a weight',
-        "--columns time=..,weight=.. stores a time and a weight",
+        'store a time and a weight with hints=TextHints(columns={"time": .., "weight": ..})',
+        "store a time and a weight with --columns time=..,weight=..",
     ),
     "NoHeader": "if it is an edge, leave out --header",
+    "GiveEncoding": (
+        'name the encoding of the text with hints=TextHints(encoding="latin-1"), or "cp1252", '
+        '"utf-16", ...',
+        "name the encoding of the text with --encoding, e.g. latin-1, cp1252 or utf-16",
+    ),
     "ExportAgain": (
         "export the model again with neargraph.export, which writes what the engine has",
         "export the model again with neargraph.export of Python",
@@ -77,26 +84,93 @@ _WORDS: dict[str, str | tuple[str, str]] = {
     ),
     "ShowModel": "see what the model takes with `neargraph model FILE`",
 }
+# The same of remedies that Python code below the faces gives, by `remedy`. Besides ``{size}``,
+# ``{option}`` stands for the option that the remedy names, and other braces for its other fields.
+_PYTHON_WORDS: dict[str, str | tuple[str, str]] = {
+    "LeaveOut": "leave out {option}",
+    "LeaveOutOrConvert": "leave out {option}, or convert {what} first",
+    "LeaveOutOrText": (
+        'leave it out, or read the file with format="text"',
+        "leave out {option}, or read the file with --format text",
+    ),
+    "OneFormat": "import them one by one, or name one format with --format",
+    "NameStreamFormat": "name its format with --format text or --format table",
+    "ReadPipe": (
+        "write it to a file first, or give an open binary stream",
+        "write it to a file first, or pipe it into `neargraph import -`",
+    ),
+    "NameEncoding": (
+        'name its encoding with hints=TextHints(encoding="{encoding}")',
+        "name its encoding with --encoding {encoding}",
+    ),
+    "CheckEncoding": "check the encoding that --encoding names",
+    "NameFormat": "check the file, or name its format with --format or its encoding with "
+    "--encoding",
+    "NameLayout": "name one file in it, or name its layout with --format",
+    "ReadAsText": (
+        'read the file with format="text", which takes hints for columns, header and strings',
+        "read the file with --format text, which takes --columns, --header and --strings",
+    ),
+    "ShorterLines": "check the format, or raise --memory (lines may have up to 16 MiB)",
+    "GiveDelimiter": "check the file, or name the delimiter with --delimiter",
+    "NameTimes": (
+        'name the column with hints=TextHints(columns={"time": ..}), or leave out time_scale=',
+        "name the column with --columns time=NAME, or leave out --time-scale",
+    ),
+    "NameEnds": (
+        'name the columns with hints=TextHints(columns={"src": .., "dst": ..})',
+        "name the columns with --columns src=NAME,dst=NAME",
+    ),
+    "CorrectColumns": "correct --columns",
+    "LeaveOutEdgeId": "leave edge_id out of --columns",
+    "ReplaceStore": "name another store, or replace this one with --overwrite",
+    "RaiseNumNodes": "raise --num-nodes to at least {least}, or leave it out",
+    "StoreReverse": "leave out --undirected; --reverse stores the opposite direction",
+    "BuildReverse": "build them anew with --reverse",
+    "ChooseSplitType": "choose one with --split-type: {choices}",
+}
+
+
+def remedy(name: str, **fields: Any) -> dict[str, Any]:
+    """A remedy of this module by its name, with what its words mention.
+
+    >>> in_python(remedy("LeaveOut", option="num_nodes"))
+    'leave out num_nodes='
+    """
+    assert name in _PYTHON_WORDS, name
+    return {"name": name, **fields}
+
+
+def _words(remedy: dict[str, Any]) -> str | tuple[str, str]:
+    name = remedy["name"]
+    return _WORDS[name] if name in _WORDS else _PYTHON_WORDS[name]
 
 
 def in_python(remedy: dict[str, Any]) -> str:
     """What to do, in the words of Python."""
-    words = _WORDS[remedy["name"]]
-    return _sized(python_words(words) if isinstance(words, str) else words[0], remedy)
+    words = _words(remedy)
+    text = python_words(_optioned(words, remedy)) if isinstance(words, str) else words[0]
+    return _filled(text, remedy)
 
 
 def on_command_line(remedy: dict[str, Any], options: frozenset[str] | None = None) -> str:
     """What to do, for a command with these options; empty where it has no way to do it."""
-    words = _WORDS[remedy["name"]]
-    text = words if isinstance(words, str) else words[1]
+    words = _words(remedy)
+    text = _optioned(words if isinstance(words, str) else words[1], remedy)
     flags = re.findall(r"--[a-z-]+", re.sub(r"`[^`]*`", "", text))
     if options is not None and not options.issuperset(flags):
         text = _WITHOUT_OPTION if "at_least_bytes" in remedy else ""
-    return _sized(text, remedy)
+    return _filled(text, remedy)
 
 
-def _sized(text: str, remedy: dict[str, Any]) -> str:
-    return text.replace("{size}", format_bytes(remedy.get("at_least_bytes", 0), up=True))
+def _optioned(text: str, remedy: dict[str, Any]) -> str:
+    return text.replace("{option}", f"--{remedy.get('option', '').replace('_', '-')}")
+
+
+def _filled(text: str, remedy: dict[str, Any]) -> str:
+    size = format_bytes(remedy.get("at_least_bytes", 0), up=True)
+    fields = {"size": size, **remedy}
+    return re.sub(r"\{(\w+)\}", lambda match: str(fields[match[1]]), text)
 
 
 # A setting as messages of Python name it: `name=value`, `name=` without a value, a name of several

@@ -410,7 +410,7 @@ class Store(PygReader):
         contains the commits up to the checkpoint that this handle sees, and ``log_goes_on`` is
         true. Each page is compared with its checksum while it is copied. After a crash or on a
         full disk, the backup is complete or absent. Files in ``STORE/compiled`` are not copied.
-        See ``docs/backup.md``.
+        See ``docs/how-to/backup.md``.
 
         Args:
             target: The directory to create. It must not exist.
@@ -509,7 +509,7 @@ class Store(PygReader):
         Ids and batches stay the same, byte for byte. The rewrite needs disk space for a second
         store and up to half of the store's memory. A crash leaves the old store or the new one.
         Existing snapshots and loaders keep reading the old files. Files in ``STORE/compiled`` are
-        removed; a warning says so before the rewrite begins. See ``docs/reading.md``.
+        removed; a warning says so before the rewrite begins. See ``docs/explanation/reading.md``.
 
         Args:
             by: ``"heat"`` (rows that most batches use come first) or ``"locality"`` (rows of

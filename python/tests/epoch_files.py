@@ -1,4 +1,4 @@
-"""The bytes of a compiled epoch's file, by docs/compiled.md: where what is, and how to forge it."""
+"""The bytes of a compiled epoch's file by docs/reference/compiled.md, and how to forge it."""
 
 import json
 

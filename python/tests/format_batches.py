@@ -1,4 +1,4 @@
-"""Draws, orders of seeds and batches as docs/format.md, section 11, has them.
+"""Draws, orders of seeds and batches as docs/reference/format.md, section 11, has them.
 
 Nothing of neargraph is imported here. What is sampled is anything with `node_types`, `edge_types`
 and `neighbors(edge type, node)`.

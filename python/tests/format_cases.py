@@ -1,4 +1,4 @@
-"""What breaks each rule of docs/format.md: one change of a sound store for each way to break it.
+"""What breaks each rule of docs/reference/format.md: one change of a sound store for each way.
 
 Nothing of neargraph is imported here. `test_format_refuses.py` makes the stores and the changes.
 """

@@ -1,4 +1,4 @@
-"""The catalog of a store as docs/format.md, section 4, has it: members, their types, and rules.
+"""The catalog of a store by docs/reference/format.md, section 4: members, their types, and rules.
 
 Nothing of neargraph is imported here.
 """

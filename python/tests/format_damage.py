@@ -1,4 +1,4 @@
-"""Stores that break one rule of docs/format.md, with all checksums right.
+"""Stores that break one rule of docs/reference/format.md, with all checksums right.
 
 A `Files` is a store in memory. After a change `seal` makes every checksum right again, from the
 pages up to the root slots, so that the rule alone stands between the damage and a reader. What is
@@ -170,7 +170,7 @@ def pieces_crc(data: bytes | bytearray) -> int:
 
 
 class EpochBytes:
-    """A compiled epoch that breaks one rule of docs/compiled.md, with all checksums right."""
+    """A compiled epoch that breaks one rule of docs/reference/compiled.md, with sound checksums."""
 
     def __init__(self, data: bytes) -> None:
         self.data = bytearray(data)

@@ -1,9 +1,9 @@
-"""What docs/format.md says of itself: its tables, its code blocks, and the rules of its readers."""
+"""What docs/reference/format.md says of itself: tables, code blocks, and the rules of readers."""
 
 import re
 from pathlib import Path
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+DOCS = Path(__file__).resolve().parents[2] / "docs/reference"
 
 
 def section(title: str, name: str = "format.md") -> str:

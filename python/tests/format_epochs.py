@@ -1,4 +1,4 @@
-"""Compiled epochs as docs/compiled.md has them.
+"""Compiled epochs as docs/reference/compiled.md has them.
 
 Nothing of neargraph is imported here.
 """

@@ -1,4 +1,4 @@
-"""The log of a store as docs/format.md, section 9, has it, and a store with its commits replayed.
+"""The log of a store by docs/reference/format.md, section 9, and a store with it replayed.
 
 Nothing of neargraph is imported here, and nothing is written.
 """

@@ -1,4 +1,4 @@
-"""A reader of stores, written from docs/format.md with the standard library and NumPy alone.
+"""A reader of stores, written from docs/reference/format.md with the standard library and NumPy.
 
 It is the other opinion that `test_format_document.py` compares neargraph with, so nothing of
 neargraph is imported here. It reads whole files and keeps what it has checked: it is meant for

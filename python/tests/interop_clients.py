@@ -91,7 +91,7 @@ def grpc_over_socket(path: str, rows: np.ndarray) -> None:
     with grpc.insecure_channel(f"unix:{path}") as channel:
         stub = health_pb2_grpc.HealthStub(channel)
         # The name of the host is the escaped path, which HTTP/2 libraries refuse: PROTOCOL_ERROR.
-        # Where this works one day, docs/protocols.md has to say so.
+        # Where this works one day, docs/reference/protocols.md has to say so.
         text = failed(lambda: stub.Check(health_pb2.HealthCheckRequest(), timeout=10))
         assert "RST_STREAM" in text, text
 

@@ -179,15 +179,18 @@ def test_doctor_says_what_it_found(tmp_path, capsys):
         (["doctor", "{d}/none"], "none"),
         (["import", "{d}/none.csv", "--out", "{d}/g.ng"], "none.csv: no such file"),
         (["import", "{d}/e.csv", "--out", "{d}/no/g.ng"], "does not exist"),
-        (["import", "{d}/e.csv", "--out", "{d}/g.ng", "--memory", "lots"], "'lots' is not a valid size"),
+        (
+            ["import", "{d}/e.csv", "--out", "{d}/g.ng", "--memory", "lots"],
+            "'lots' is not a valid size",
+        ),
         (["import", "{d}/e.csv", "--out", "{d}/g.ng", "--split", "1,2"], "60,20,20"),
         (["import", "{d}/e.csv", "--out", "{d}/g.ng", "--self-loops", "maybe"], "keep, remove"),
-        (["import", "{d}/e.csv", "--out", "{d}/g.ng", "--columns", "a=1"], "is no column"),
+        (["import", "{d}/e.csv", "--out", "{d}/g.ng", "--columns", "a=1"], "is not a valid column"),
         (["import", "{d}/e.csv", "--out", "{d}/g.ng", "--columns", "src=9"], "have 2 columns"),
-        (["import", "{d}/e.csv", "--out", "{d}/g.ng", "--format", "xml"], "unknown format"),
+        (["import", "{d}/e.csv", "--out", "{d}/g.ng", "--format", "xml"], "not a valid format"),
         (["import", "{d}/e.csv", "--out", "{d}/g.ng", "--page-size", "5000"], "4096"),
-        (["train", "{d}/none.ng", "--fanouts", "many"], "takes whole numbers"),
-        (["train", "{d}/none.ng", "--model", "sagee"], "use sage, "),
+        (["train", "{d}/none.ng", "--fanouts", "many"], "expected comma-separated whole numbers"),
+        (["train", "{d}/none.ng", "--model", "sagee"], "is not one of 'sage', "),
     ],
 )
 def test_an_error_is_one_line_and_exit_code_2(arguments, message, tmp_path, capsys):

@@ -69,7 +69,7 @@ def test_json_has_the_same_facts_and_text_and_drawing_are_those_of_the_graph(tmp
     assert facts["problems"] == []
     assert (tmp_path / "m.svg").read_text().startswith("<svg")
     assert shown(path, "--text") == ng.Dfg.open(path).text()
-    with pytest.raises(ng.UnsupportedArgument, match="two forms of output"):
+    with pytest.raises(ng.UnsupportedArgument, match="exclude each other"):
         CliRunner().invoke(app, ["model", str(path), "--json", "--text"], catch_exceptions=False)
 
 

@@ -51,4 +51,4 @@ def test_a_parquet_file_names_the_package_to_install(store):
     (store.parent / "e.parquet").write_bytes(b"PAR1")
     done = run("import", store.parent / "e.parquet", "--out", store.parent / "h.ng")
     assert done.returncode == 2
-    assert "pip install pyarrow" in done.stderr
+    assert "pip install 'neargraph[parquet]'" in done.stderr

@@ -1,4 +1,4 @@
-"""The table of docs/samplers.md: what a batch reads of lists, and which ways of reading serve."""
+"""The table of docs/reference/samplers.md: reads of lists by a batch, and ways that serve it."""
 
 import re
 from pathlib import Path
@@ -14,7 +14,7 @@ from neargraph.cli import main
 pytest.importorskip("torch")
 pytest.importorskip("torch_geometric")
 
-DOCUMENT = Path(__file__).resolve().parents[2] / "docs" / "samplers.md"
+DOCUMENT = Path(__file__).resolve().parents[2] / "docs/reference/samplers.md"
 BUYS, SOLD = ("user", "buys", "item"), ("item", "rev_buys", "user")
 NODES, ENTRIES = 32, 40_000
 # A draw reads the block of an entry, and that of its edge id.

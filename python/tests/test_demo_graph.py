@@ -1,13 +1,19 @@
-"""The Debian graph: what becomes a node, an edge, a word, a class."""
+"""The graphs of the demo: what Debian's packages become, and what is planted."""
 
 import os
 
 import numpy as np
 import pytest
 
-from neargraph.datasets import AptListsMissing, plan_debian, plan_generated, read_apt
+from neargraph.datasets import (
+    AptListsMissing,
+    plan_debian,
+    plan_generated,
+    plan_planted,
+    read_apt,
+)
 from neargraph.datasets.debian import Packages, parse_stanzas
-from neargraph.demo.source import choose_graph
+from neargraph.demo.graph import recipe_of
 
 LISTS = """\
 Package: editor
@@ -93,7 +99,7 @@ def test_a_machine_without_lists_is_told_the_command(tmp_path, monkeypatch):
         read_apt(("no-such-apt-cache",))
 
 
-def test_without_lists_the_demo_takes_the_data_at_hand_or_a_generated_graph(tmp_path, monkeypatch):
+def test_a_graph_that_is_not_here_is_an_error_that_says_what_to_do(tmp_path, monkeypatch):
     fake = tmp_path / "bin"
     fake.mkdir()
     (fake / "apt-cache").write_text("#!/bin/sh\nexit 0\n")
@@ -101,16 +107,21 @@ def test_without_lists_the_demo_takes_the_data_at_hand_or_a_generated_graph(tmp_
     monkeypatch.setenv("PATH", f"{fake}:{os.environ['PATH']}")
     monkeypatch.delenv("DEMO_APT_UPDATE", raising=False)
     monkeypatch.delenv("NEARGRAPH_DATA", raising=False)
-    said = []
-    assert choose_graph("auto", said.append).format == "generated"
-    assert "apt-get update" in said[0]
-    assert "generated" in said[1]
+    with pytest.raises(AptListsMissing, match=r"apt-get update.*DEMO_APT_UPDATE=1"):
+        recipe_of("debian", 0, print)
+    with pytest.raises(ValueError, match=r"NEARGRAPH_DATA is None.*cora\.npz"):
+        recipe_of("data", 0, print)
+
+
+def test_data_is_a_set_of_the_folder_that_the_environment_names(tmp_path, monkeypatch):
     zeros = np.zeros(3, int)
     np.savez(
         tmp_path / "cora.npz", adj_indptr=np.zeros(3, int), adj_indices=zeros[:0], labels=zeros[:2]
     )
     monkeypatch.setenv("NEARGRAPH_DATA", str(tmp_path))
-    assert choose_graph("auto", said.append).origin.endswith("cora.npz")
+    recipe = recipe_of("data", 0, print)
+    assert recipe.name == "cora"
+    assert recipe.plan.origin.endswith("cora.npz")
 
 
 def test_the_generated_graph_is_a_function_of_its_seed():
@@ -124,3 +135,47 @@ def test_the_generated_graph_is_a_function_of_its_seed():
     assert not np.array_equal(everything(1), everything(2))
     chunk = next(plan_generated(700, 3000, 20, 5).edges[0].chunks())
     assert (chunk.sources % 5 == chunk.destinations % 5).mean() > 0.85
+
+
+def planted(seed=0, nodes=20_000, edges=100_000, width=8, classes=5):
+    plan = plan_planted(nodes, edges, width, classes, seed)
+    chunks = list(plan.edges[0].chunks())
+    ends = np.concatenate([[chunk.sources, chunk.destinations] for chunk in chunks], axis=1)
+    rows, labels = (np.concatenate(list(tensor.chunks())) for tensor in plan.nodes[0].tensors)
+    return ends, rows, labels
+
+
+def test_the_planted_graph_is_a_function_of_its_seed_and_not_of_the_threads(monkeypatch):
+    first, other = planted(), planted(seed=1)
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    assert all(map(np.array_equal, first, planted()))
+    assert not any(map(np.array_equal, first, other))
+
+
+def test_every_edge_and_row_of_a_planted_graph_comes_once(monkeypatch):
+    # Pieces of 4 MiB and of 262,144 edges: several of each.
+    ends, rows, labels = planted(nodes=20_000, edges=600_000, width=256)
+    assert ends.shape == (2, 600_000)
+    assert ends.min() >= 0
+    assert ends.max() < 20_000
+    assert rows.shape == (20_000, 256)
+    assert len(np.unique(rows[:, 0])) > 19_000
+    assert np.bincount(labels).tolist() == [4000] * 5
+
+
+def test_planted_nodes_have_hubs_and_neighbours_of_their_class_and_say_it_in_their_rows():
+    ends, rows, labels = planted(width=256)
+    # 70 % of the edges are inside a class, and a fifth of the others by chance.
+    assert abs((labels[ends[0]] == labels[ends[1]]).mean() - 0.76) < 0.01
+    degrees = np.bincount(ends.ravel(), minlength=len(labels))
+    assert degrees.max() > 100 * degrees.mean()
+    means = np.stack([rows[labels == label].mean(axis=0) for label in range(5)])
+    guess = (rows @ means.T - (means**2).sum(axis=1) / 2).argmax(axis=1)
+    assert 0.4 < (guess == labels).mean() < 0.95
+
+
+def test_sizes_of_a_planted_graph_that_cannot_be_are_refused():
+    with pytest.raises(ValueError, match="at least 1"):
+        plan_planted(0)
+    with pytest.raises(ValueError, match="classes at most the nodes"):
+        plan_planted(10, num_classes=11)

@@ -95,13 +95,14 @@ def test_a_package_without_a_hash_or_without_a_version_is_found():
 def test_every_dependency_has_a_licence_a_source_and_a_hash_that_were_chosen():
     if shutil.which("cargo") is None:
         pytest.skip("cargo is not installed")
-    lock = (ROOT / "requirements.lock").read_text()
-    parts = [licence_findings(), source_findings(), lock_findings(lock)]
+    locks = [(ROOT / name).read_text() for name in ("requirements.lock", "tools/wheel.lock")]
+    parts = [licence_findings(), source_findings(), *map(lock_findings, locks)]
     findings = [finding for _, found in parts for finding in found]
     figure = {"id": "X1", "tried": sum(n for n, _ in parts), "failed": len(findings), "seed": 0}
     print("figure:", json.dumps(figure))
     assert not findings
 
 
-def test_setup_installs_only_what_has_a_hash():
-    assert "--require-hashes" in (ROOT / "tools" / "setup.sh").read_text()
+@pytest.mark.parametrize("script", ["setup.sh", "wheel.sh"])
+def test_scripts_install_only_what_has_a_hash(script):
+    assert "--require-hashes" in (ROOT / "tools" / script).read_text()

@@ -61,13 +61,23 @@ def test_the_disk_is_measured_once_and_again_after_a_day_or_damage(path, cache):
 
 
 def test_doctor_measures_the_disk_of_a_store_and_keeps_it(path, cache, tmp_path, capsys):
-    found = json.loads(run("doctor", path, "--disk", "--json", capsys=capsys)[1])["disk"]
+    found = json.loads(run("doctor", path, "--disk", "--json", capsys=capsys)[1])["measured"]
     assert found["reads_per_s"] > 0
     if cache.exists():
         (file,) = cache.iterdir()
         assert f"reads_per_s {found['reads_per_s']:.1f}" in file.read_text()
-    assert "a second" in run("doctor", path, "--disk", capsys=capsys)[1]
-    assert run("doctor", tmp_path, "--disk", capsys=capsys)[0] != 0
+    assert "per second" in run("doctor", path, "--disk", capsys=capsys)[1]
+
+
+def test_doctor_measures_the_disk_below_a_folder_and_leaves_nothing_there(cache, tmp_path, capsys):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    found = json.loads(run("doctor", folder, "--disk", "--json", capsys=capsys)[1])["measured"]
+    assert found["reads_per_s"] > 0
+    assert found["bytes_per_s"] > 0
+    assert not found["kept"]
+    assert list(folder.iterdir()) == []
+    assert not cache.exists()
 
 
 def test_rates_that_are_told_are_kept_and_not_measured(path, cache):

@@ -48,7 +48,7 @@ def test_the_reader_imports_nothing_of_neargraph():
 
 
 def test_checksums_and_hashes_are_those_of_the_document():
-    text = plain((HERE.parents[1] / "docs" / "format.md").read_text())
+    text = plain((HERE.parents[1] / "docs/reference/format.md").read_text())
     assert f"123456789 is 0x{crc32c(b'123456789'):X}" in text
     for what, value in rows(section("4. Root slots"), "FNV-1a of"):
         assert fnv1a(b"" if what == "no byte" else what.encode()) == int(value, 16)
@@ -489,7 +489,7 @@ def test_batches_of_a_split_are_those_of_the_document_on_every_rank(homo_path, h
         sampler = ng.NumpySampler(homo, [4, 3], seed=9, attrs=[], **options)
         sampling = draw.Sampling(fanouts=[[4, 3]], seed=9, **how)
         for rank in range(2):
-            given = {"batch_size": 14, "shuffle": True, "seed": 9, "ranks": (rank, 2)}
+            given = {"batch_size": 14, "shuffle": True, "seed": 9, "rank": rank, "world_size": 2}
             plan = SeedPlan(num_seeds=len(inputs), pad=True, **given)
             wanted = draw.Plan(inputs=inputs, pad=True, **given)
             chosen = resolve_input_nodes(homo, "train")

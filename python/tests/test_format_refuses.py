@@ -1,8 +1,8 @@
-"""Each rule of docs/format.md and docs/compiled.md that a reader checks is checked.
+"""Each rule of docs/reference/format.md and compiled.md beside it that a reader checks is checked.
 
 Every case breaks one rule in one way, with all checksums right (but for the rules that are about
 checksums). neargraph refuses the store, and so does the reader that was written from the documents.
-The cases of docs/format.md are in `format_cases.py`.
+The cases of docs/reference/format.md are in `format_cases.py`.
 """
 
 import copy

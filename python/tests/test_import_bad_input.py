@@ -53,16 +53,16 @@ OBJECTS = np.array([{"a": 1}, None], dtype=object)
 CASES = {
     "missing": (lambda d: d / "none.csv", r"none\.csv: no such file"),
     "empty text": (lambda d: text(d, "# nothing\n"), r"in\.csv: holds no edges"),
-    "one column": (lambda d: text(d, "17\n18\n"), r"in\.csv:1: one column"),
+    "one column": (lambda d: text(d, "17\n18\n"), r"in\.csv:1: has one column"),
     "binary": (lambda d: text(d, b"\0\1\2\3"), r"in\.csv: is binary"),
-    "unknown folder": (lambda d: d, "no known layout"),
+    "unknown folder": (lambda d: d, "not a folder of a known layout"),
     "ragged csv": (lambda d: text(d, "0,1\n1,2\n3\n4,5\n"), r"in\.csv.*line 3"),
     "negative id in text": (lambda d: text(d, "0,1\n-4,2\n"), r"in\.csv.*line 2"),
     "word in text": (lambda d: text(d, "0,1\n1,x\n"), r"in\.csv.*line 2"),
     "id beyond 2^40": (lambda d: text(d, f"0,1\n1,{1 << 41}\n"), r"in\.csv.*line 2"),
     "truncated npz": (lambda d: cut(large_npz(d)), r"in\.npz"),
     "flipped npz": (lambda d: flipped(large_npz(d)), r"in\.npz"),
-    "no npz": (lambda d: text(d, "hello", "in.npz"), r"in\.npz: not a readable \.npz"),
+    "no npz": (lambda d: text(d, "hello", "in.npz"), r"in\.npz: is not a readable \.npz"),
     "column out of range": (
         lambda d: npz(d, adj_indices=np.array([1, 2, 3, 1])),
         r"in\.npz \[adj_indices\]: row 2 has node id 3, but there are 3 nodes",
@@ -79,17 +79,20 @@ CASES = {
         lambda d: npz(d, adj_indptr=np.array([0, 2, 3, 9])),
         "row 2 has impossible pointers 3..9",
     ),
-    "not square": (lambda d: npz(d, adj_shape=np.array([3, 5])), "only square"),
+    "not square": (lambda d: npz(d, adj_shape=np.array([3, 5])), "store a square matrix"),
     "too few labels": (lambda d: npz(d, labels=np.array([0, 1])), "expected 3 rows"),
     "labels of bytes": (lambda d: npz(d, labels=np.array([b"a", b"b", b"c"])), "cannot be stored"),
-    "complex labels": (lambda d: npz(d, labels=np.ones(3, complex)), "complex128 cannot be stored"),
+    "complex labels": (
+        lambda d: npz(d, labels=np.ones(3, complex)),
+        "complex128, which cannot",
+    ),
     "float node ids": (
         lambda d: npz(d, adj_indices=np.array([1.0, 2.0, 0.0, 1.0])),
         "node ids have dtype float64",
     ),
     "object arrays": (lambda d: npz(d, labels=OBJECTS), "need pickle"),
     "missing member": (lambda d: npz(d, adj_indices=None), "has no member 'adj_indices'"),
-    "unknown layout": (lambda d: npz(d, adj_indptr=None), "unknown npz layout"),
+    "unknown layout": (lambda d: npz(d, adj_indptr=None), "not an npz file of a known layout"),
     "npy of three columns": (
         lambda d: npy(d, np.zeros((5, 3), int)),
         r"in\.npy: has shape \[5, 3\]",
@@ -99,7 +102,10 @@ CASES = {
         lambda d: npy(d, np.array([[0, 1], [1, -7]])),
         r"in\.npy, row 1: destination -7 is negative",
     ),
-    "truncated npy": (lambda d: cut(npy(d, np.zeros((500, 2), int))), r"in\.npy: not a readable"),
+    "truncated npy": (
+        lambda d: cut(npy(d, np.zeros((500, 2), int))),
+        "is not a readable .npy file",
+    ),
 }
 
 

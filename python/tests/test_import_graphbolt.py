@@ -328,8 +328,8 @@ X = ("feature_data", 0)
 EDGE = ("graph", "edges", 0)
 TRAIN = ("tasks", 0, "train_set", 0, "data", 0)
 CASES = {
-    "a path out of the folder": ((*X, "path"), "../x.npy", "inside of the folder"),
-    "an absolute path": ((*X, "path"), "/etc/passwd", "inside of the folder"),
+    "a path out of the folder": ((*X, "path"), "../x.npy", "inside the folder"),
+    "an absolute path": ((*X, "path"), "/etc/passwd", "inside the folder"),
     "a file that is missing": ((*X, "path"), "f/none.npy", "no such file"),
     "an unknown format": ((*X, "format"), "parquet", "format 'parquet'"),
     "an unknown format of edges": ((*EDGE, "format"), "torch", "use numpy or csv"),

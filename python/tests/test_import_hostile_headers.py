@@ -45,12 +45,12 @@ HEADERS = {
     "a dtype of a gigabyte": (npy(pairs("'<U250000000'")), "of data, but shape"),
     "version 9": (npy(pairs(), version=9), "format version 9.0"),
     "no version": (b"\x93NUMPY", "format version missing"),
-    "another beginning": (b"PK\x03\x04 not an array", "does not begin like one"),
+    "another beginning": (b"PK\x03\x04 not an array", "wrong magic bytes"),
     "a header without an end": (npy(pairs())[:30], "truncated in its header"),
     "a long header": (npy(" " * 100_000, version=2), "a header of 100000 bytes"),
     "less data than the shape": (npy(pairs(), data=b"\0" * 90), "of data, but shape"),
     "more data than the shape": (npy(pairs(), data=b"\0" * 990), "of data, but shape"),
-    "an empty file": (b"", "does not begin like one"),
+    "an empty file": (b"", "wrong magic bytes"),
 }
 MEMBERS = {"edges": np.array([[0, 1], [1, 0], [1, 1]]), "node_features": np.ones((2, 3))}
 

@@ -150,6 +150,6 @@ def test_from_pyg_draws_a_split_of_text_and_of_numbers(split, tmp_path):
 @pytest.mark.parametrize("split", ["60,20", (90, 20, 20), "a,b,c", 60])
 def test_a_split_that_is_none_is_refused(split, tmp_path):
     data = Data(x=torch.ones(4, 1), edge_index=torch.from_numpy(RING))
-    with pytest.raises(ValueError, match="is not a split"):
+    with pytest.raises(ValueError, match="is not a valid split"):
         ng.from_pyg(data, tmp_path / "g.ng", split=split)
     assert not (tmp_path / "g.ng").exists()

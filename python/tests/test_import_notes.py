@@ -130,7 +130,7 @@ CASES = {
     "a weight that is no number": (text("src,dst,weight\n0,1,nan\n"), "is not finite"),
     "columns for a matrix": (
         lambda d: (npz(**RING_CSR)(d)[0], {"hints": TextHints(columns={"src": "1"})}),
-        "means nothing for the format npz",
+        "columns is not a setting of the format npz",
     ),
     "relabelling what has numbers": (
         lambda d: (npz(**RING_CSR)(d)[0], {"relabel": True}),

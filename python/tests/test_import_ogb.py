@@ -233,7 +233,7 @@ def test_link_splits_are_left_out_with_a_note_and_read_apart(tmp_path):
         assert set(found[part]) == set(pairs)
         for name, value in pairs.items():
             assert np.array_equal(found[part][name], np.asarray(value)), (part, name)
-    with pytest.raises(ng.ImportFailed, match="0 splits could be meant; name one of time"):
+    with pytest.raises(ng.ImportFailed, match="which split to read; name one of time"):
         link_splits(tmp_path / "set", "random")
 
 

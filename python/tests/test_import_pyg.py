@@ -110,10 +110,10 @@ def test_hetero_data_keeps_types_and_columns(tmp_path):
     [
         (lambda d: d.edge_index.__setitem__((0, 7), 400), "row 7 has node id 400"),
         (lambda d: d.edge_index.__setitem__((1, 9), -2), "row 9 has the negative node id -2"),
-        (lambda d: setattr(d, "edge_index", d.edge_index.float()), "must be int64"),
+        (lambda d: setattr(d, "edge_index", d.edge_index.float()), "store edges as int64"),
         (lambda d: setattr(d, "edge_index", None), "has no edge_index"),
-        (lambda d: setattr(d, "x", d.x.to(torch.complex64)), "complex64 cannot be stored"),
-        (lambda d: setattr(d, "train_mask", d.train_mask.long()), "a mask is bool"),
+        (lambda d: setattr(d, "x", d.x.to(torch.complex64)), "complex64, which cannot be stored"),
+        (lambda d: setattr(d, "train_mask", d.train_mask.long()), "store masks as bool"),
     ],
 )
 def test_bad_data_is_named_and_leaves_nothing(change, message, tmp_path):

@@ -61,7 +61,7 @@ def test_a_file_or_folder_of_links_says_what_to_download(text, tmp_path):
 def test_data_beside_a_link_is_no_folder_of_links(tmp_path):
     (tmp_path / "readme.txt").write_text("https://example.org/data.zip")
     (tmp_path / "edges.dat").write_text("0 1\n")
-    with pytest.raises(ng.ImportFailed, match="a folder of no known layout"):
+    with pytest.raises(ng.ImportFailed, match="not a folder of a known layout"):
         plan_source(tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""PyG's own loaders on a store, cell by cell: the table of docs/compatibility.md."""
+"""PyG's own loaders on a store, cell by cell: the table of docs/reference/compatibility.md."""
 
 import re
 from pathlib import Path
@@ -15,7 +15,7 @@ pytest.importorskip("torch_geometric")
 from torch_geometric import loader as pyg  # noqa: E402
 from torch_geometric.nn import GraphSAGE  # noqa: E402
 
-TABLE = Path(__file__).resolve().parents[2] / "docs" / "compatibility.md"
+TABLE = Path(__file__).resolve().parents[2] / "docs/reference/compatibility.md"
 BUYS = ("user", "buys", "item")
 CELLS = {}
 
@@ -349,7 +349,7 @@ def cluster(one, _):
     with pytest.raises(AttributeError, match="ClusterGCNLoader"):
         pyg.ClusterData(one, 4)
     with pytest.raises(TypeError, match="ClusterGCNLoader"):
-        pyg.ClusterGCNLoader(one)
+        pyg.ClusterLoader(one)
     assert len(list(ng.ClusterGCNLoader(one, 4))) == 4
 
 
@@ -381,7 +381,7 @@ def random_node(one, _):
 def old_sampler(one, _):
     for data in (one, one.snapshot()):
         with pytest.raises(AttributeError, match=r"neargraph\.NeighborLoader.*old NumpySampler"):
-            pyg.NumpySampler(data, sizes=[2], batch_size=4)
+            pyg.NeighborSampler(data, sizes=[2], batch_size=4)
         assert not hasattr(data, "to")
 
 

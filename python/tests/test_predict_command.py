@@ -50,7 +50,7 @@ def test_classes_of_ids_and_of_a_split(made, capsys):
     assert [one["node"] for one in json.loads(out)["answers"]] == test.tolist()
     code, out, _ = run(made, capsys=capsys)
     assert "node " in out
-    assert "and more" in out
+    assert "more; use --json or --out for all" in out
 
 
 def test_rows_go_into_files(made, tmp_path, capsys):
@@ -73,11 +73,11 @@ def test_rows_go_into_files(made, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--nodes", "some"], "is none of train, val, test, all, ids like 17,4"),
+        (["--nodes", "some"], "is not valid: expected train, val, test, all, ids such as 17,4"),
         (["--nodes", "5,801"], "801"),
-        (["--out", "x.csv"], "neither a .npy nor a .parquet"),
+        (["--out", "x.csv"], "expected a name ending in .npy or .parquet"),
         (["--top", "0"], "--top is 0"),
-        (["--prepare", "much"], "prepare is 'much'"),
+        (["--prepare", "much"], "'much' is not one of 'metadata', 'hot', 'all'"),
     ],
 )
 def test_what_cannot_be_is_one_line(made, options, words, capsys):

@@ -227,7 +227,7 @@ def test_info_names_it_apart_from_the_graph(paths, capsys):
     run("info", paths[1])
     shown = capsys.readouterr().out
     assert "rev_to" in shown
-    assert "reverse kept" in shown
+    assert "reverse stored" in shown
 
 
 def test_the_command_line_trains_and_simulates_on_it(paths, capsys):

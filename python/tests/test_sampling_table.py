@@ -7,7 +7,7 @@ import pytest
 import neargraph as ng
 from neargraph import _core
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "reading.md"
+DOCUMENT = Path(__file__).parents[2] / "docs/explanation/reading.md"
 
 
 def table() -> str:

@@ -1,4 +1,4 @@
-"""The certificates of docs/server.md, and commands that meet a server that has them."""
+"""The certificates of docs/how-to/server.md, and commands that meet a server that has them."""
 
 import hashlib
 import re
@@ -13,7 +13,7 @@ import pytest
 import neargraph as ng
 from neargraph.cli.app import main
 
-PAGE = Path(__file__).parents[2] / "docs" / "server.md"
+PAGE = Path(__file__).parents[2] / "docs/how-to/server.md"
 TOKEN = "a-token-of-this-test"
 
 

@@ -1,4 +1,4 @@
-"""The walk of docs/server.md, block by block: what a newcomer types has to work as it stands."""
+"""The walk of docs/how-to/server.md: each block that a newcomer types works as it stands."""
 
 import re
 import shlex
@@ -10,7 +10,7 @@ import pytest
 import neargraph as ng
 from neargraph.cli.app import main
 
-PAGE = Path(__file__).parents[2] / "docs" / "server.md"
+PAGE = Path(__file__).parents[2] / "docs/how-to/server.md"
 ADDRESS = "127.0.0.1:7400"
 
 

@@ -264,7 +264,7 @@ def test_a_store_without_rows_is_simulated_by_topology_or_with_rows_of_a_stated_
         assert code == 0
         assert "BG-2" in out
     for more, message in (
-        (["--tensor", "none", "--row-bytes", "4"], "give one of them"),
+        (["--tensor", "none", "--row-bytes", "4"], "exclude each other"),
         (["--row-bytes", "1"], "--row-bytes is 1; use a whole number from 4"),
     ):
         code, _, err = run("simulate", path, *more, capsys=capsys)
@@ -385,19 +385,22 @@ def test_the_command_simulates_a_store_and_a_data_set(homo_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--dataset", "ppi", "--mode", "guess"], "neither paper nor detailed"),
-        ([], "name either a store or a data set"),
-        (["G.ng", "--dataset", "ppi"], "name either a store or a data set"),
-        (["--dataset", "ppi", "--set", "flash.channels"], "is not like flash.channels=8"),
-        (["--dataset", "ppi", "--sweep", "flash.channels=four"], "is no number"),
+        (["--dataset", "ppi", "--mode", "guess"], "'guess' is not one of 'paper', 'detailed'"),
+        ([], "give either a store or --dataset"),
+        (["G.ng", "--dataset", "ppi"], "give either a store or --dataset"),
+        (
+            ["--dataset", "ppi", "--set", "flash.channels"],
+            "is not valid: expected e.g. flash.channels=8",
+        ),
+        (["--dataset", "ppi", "--sweep", "flash.channels=four"], "is not a number"),
         (["--dataset", "nobody"], "unknown data set"),
         (["--dataset", "ppi", "--platforms", "BG-2", "--reuse", "grouped=2"], "hop by hop"),
         (
             ["--dataset", "ppi", "--host", ".", "--reuse", "grouped=2"],
-            "without --reuse",
+            "cannot be combined with --reuse",
         ),
-        (["--dataset", "ppi", "--reuse", "merge=true"], "no merge"),
-        (["--dataset", "ppi", "--reuse", "grouped=many"], "is no number"),
+        (["--dataset", "ppi", "--reuse", "merge=true"], "'merge' is not valid"),
+        (["--dataset", "ppi", "--reuse", "grouped=many"], "is not a number"),
         (
             ["--dataset", "ppi", "--reuse", "cache_pages=-1"],
             "cache_pages is -1; use a whole number",

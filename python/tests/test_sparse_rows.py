@@ -204,7 +204,7 @@ def test_nodes_are_added_to_sparse_rows_which_are_not_changed(tmp_path):
                 lambda: tx.update_features(None, 3, "x", np.zeros(WIDTH, np.float32)),
                 lambda: tx.add_node(features={"x": np.zeros(WIDTH, np.float32)}),
             ):
-                with pytest.raises(UnsupportedArgument, match=r"stored sparse.*--dense"):
+                with pytest.raises(UnsupportedArgument, match=r"stored sparse.*dense=True"):
                     refused()
         assert not store.snapshot().features(None, [new]).any()
         assert store.num_nodes == NODES + 1

@@ -275,12 +275,12 @@ def test_a_rate_without_a_point_is_a_number(path, tmp_path, capsys):
     ("lines", "arguments", "message"),
     [
         ("epoch: 3", [], "'epoch' is not an option of train"),
-        ("epochs: many", [], "epochs is 'many'; it takes a whole number"),
-        ("lr: fast", [], "lr is 'fast'; it takes a number"),
-        ("fanouts: [a]", [], "fanouts is ['a']; it takes whole numbers"),
+        ("epochs: many", [], "epochs is 'many'; expected a whole number"),
+        ("lr: fast", [], "lr is 'fast'; expected a number"),
+        ("fanouts: [a]", [], "fanouts is ['a']; expected comma-separated whole numbers"),
         ("- 1", [], "not a mapping of names to values"),
         ("a: [", [], "not valid YAML"),
-        ("epochs: 1", ["--model", "nothing"], "model is 'nothing'; use sage"),
+        ("epochs: 1", ["--model", "nothing"], "'nothing' is not one of 'sage'"),
     ],
 )
 def test_a_bad_file_of_settings_is_refused_in_one_line(

@@ -360,7 +360,12 @@ def test_a_forked_child_cannot_use_the_batch_of_its_parent(store):
         os.waitpid(child, 0)
         tx.add_node("author")
     said = os.read(reader, 4096).decode().split("\n")
-    assert ["parent process" in said[0], "another process" in said[2], said[3]] == [True, True, "18"]
+    found = ["parent process" in said[0], "another process" in said[2], said[3]]
+    assert found == [
+        True,
+        True,
+        "18",
+    ]
     assert store.num_nodes == 20
 
 

@@ -7,7 +7,10 @@ use ng_types::EdgeTypeId;
 
 use crate::source::TextFile;
 use crate::strings::NameKind;
-use crate::text::{TextFound, TextRead, check_columns, read_edges, read_names, sample_edges};
+use crate::text::{
+    TextFound, TextPreview, TextRead, check_columns, first_edges, read_edges, read_names,
+    sample_edges,
+};
 use crate::threads::watched;
 use crate::{ImportError, Importer, OnProgress, Progress, TextOptions};
 
@@ -42,6 +45,44 @@ impl Importer {
         Ok(rows)
     }
 
+    /// The first edges of a text file, as [`Importer::read_text`] takes them.
+    ///
+    /// # Errors
+    /// As [`Importer::read_text`], of the lines that are looked at.
+    pub fn preview_text(
+        &self,
+        edge_type: EdgeTypeId,
+        path: &Path,
+        options: &TextOptions,
+        rows: usize,
+    ) -> Result<TextPreview, ImportError> {
+        let index = self.edge_index(edge_type)?;
+        let spec = &self.edge_types[index].spec;
+        check_columns(options, spec.time, spec.weight)?;
+        let read = self.text_read(index, path, options);
+        first_edges(&read, TextFile::open(path)?, self.is_named_by_text(index), rows)
+    }
+
+    fn is_named_by_text(&self, index: usize) -> bool {
+        matches!(self.named_kind(index), Some(NameKind::Text | NameKind::Key))
+    }
+
+    fn text_read<'a>(
+        &self,
+        index: usize,
+        path: &'a Path,
+        options: &'a TextOptions,
+    ) -> TextRead<'a> {
+        let edge_type = &self.edge_types[index];
+        TextRead {
+            path: options.shown.as_deref().unwrap_or(path),
+            options,
+            bounds: self.bounds(edge_type),
+            threads: self.plan.threads,
+            first_row: edge_type.rows,
+        }
+    }
+
     fn read_edges(
         &self,
         index: usize,
@@ -51,13 +92,7 @@ impl Importer {
         progress: &mut OnProgress<'_>,
     ) -> Result<TextFound, ImportError> {
         let edge_type = &self.edge_types[index];
-        let read = TextRead {
-            path,
-            options,
-            bounds: self.bounds(edge_type),
-            threads: self.plan.threads,
-            first_row: edge_type.rows,
-        };
+        let read = self.text_read(index, path, options);
         if let (Some(sink), 0) = (&edge_type.sink, edge_type.rows)
             && let Some(sample) = sample_edges(&file.file, options, read.bounds)
         {
@@ -69,8 +104,7 @@ impl Importer {
             true => Err(ImportError::Cancelled),
             false => Ok(()),
         };
-        let is_text = matches!(self.named_kind(index), Some(NameKind::Text | NameKind::Key));
-        let work = || match is_text {
+        let work = || match self.is_named_by_text(index) {
             true => read_names(&read, file, &|edges, row| {
                 check()?;
                 self.intern(index, edges, row)

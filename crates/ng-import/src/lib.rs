@@ -49,3 +49,4 @@ pub use report::{ImportReport, Note};
 pub use sparse::{CsrChunk, SparseProbe};
 pub use strings::NAME_BYTES_MAX;
 pub use tensors::TensorId;
+pub use text::{End, TextPreview};

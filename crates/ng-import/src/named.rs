@@ -82,7 +82,7 @@ impl Importer {
             check_name(key.as_bytes()).map_err(|what| ImportError::Row {
                 array: format!("keys of node type {name:?}"),
                 row: names.num_keys() + row as u64,
-                what: what.into(),
+                what,
             })?;
         }
         keys.iter().try_for_each(|key| names.push_key(&directory, key.as_bytes()))
@@ -151,16 +151,21 @@ impl Importer {
         let mut ranks: Vec<Option<Ranks>> = Vec::new();
         let sizes = self.plan.sizes(1, 2);
         for index in 0..self.node_types.len() {
-            let NodeType { id, kind, names, .. } = &mut self.node_types[index];
-            let (id, kind, names) = (*id, *kind, names.take());
+            let NodeType { id, kind, names, name, .. } = &mut self.node_types[index];
+            let (id, kind, names, type_name) = (*id, *kind, names.take(), name.clone());
             let Some(names) = names else {
                 ranks.push(None);
                 continue;
             };
             let table = names.into_inner().unwrap_or_else(PoisonError::into_inner);
             let writer = self.builder()?.dictionary(id).map_err(store_error)?;
-            let (settled, part) =
-                Ranks::settle(table, kind, writer, &self.scratch_dir, &self.slots, sizes)?;
+            let settled = Ranks::settle(table, kind, writer, &self.scratch_dir, &self.slots, sizes);
+            let (settled, part) = settled.map_err(|error| match error {
+                ImportError::Spec(what) => {
+                    ImportError::spec(format!("node type {type_name:?}: {what}"))
+                }
+                other => other,
+            })?;
             // The names are the nodes: the store checks a dictionary against their number.
             self.builder()?.set_num_nodes(id, settled.names).map_err(store_error)?;
             self.builder()?.add(part).map_err(store_error)?;

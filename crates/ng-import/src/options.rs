@@ -121,6 +121,8 @@ pub struct TextOptions {
     pub time_scale: Option<f64>,
     /// Each line is a source followed by any number of its destinations.
     pub adjacency: bool,
+    /// What messages call the file, where its path says nothing to the user.
+    pub shown: Option<PathBuf>,
 }
 
 impl Default for TextOptions {
@@ -135,6 +137,7 @@ impl Default for TextOptions {
             weight_column: None,
             time_scale: None,
             adjacency: false,
+            shown: None,
         }
     }
 }

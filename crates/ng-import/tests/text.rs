@@ -5,7 +5,10 @@ use std::io::Write;
 use crate::common::{names_in, open, stored};
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use ng_import::{Column, EdgeTypeSpec, ImportOptions, Importer, TextOptions};
+use ng_import::{
+    Column, EdgeTypeSpec, End, ImportError, ImportOptions, Importer, TextOptions, TextPreview,
+};
+use ng_types::{Explain, Remedy};
 
 /// Imports a text with 10 nodes declared; gives (source, destination, time, weight) by row, or the
 /// error after the name of the file.
@@ -119,7 +122,7 @@ fn every_defect_is_named_with_its_line() {
     );
     says("1 2\n3 4 5\n", &plain, "line 2: 3 columns");
     says("# c\n\n1,2\n3,\n", &plain, "line 4: an id is missing; the line is \"3,\"");
-    says("1\n", &plain, "line 1: column 1 is wanted, but the line has 1 columns");
+    says("1\n", &plain, "line 1: column 1 is needed, but the line has 1 columns");
     says("1 -2\n", &plain, "line 1: id \"-2\" is negative");
     says("1 2.5\n", &plain, "line 1: an id must be a whole number, not \"2.5\"");
     says("1 1e3\n", &plain, "an id must be a whole number, not \"1e3\"");
@@ -199,4 +202,54 @@ fn a_callback_that_says_no_stops_the_import() {
         // Nothing is left even while the failed importer is still there.
         assert_eq!(names_in(directory.path()), ["list.txt"]);
     }
+}
+
+/// What an importer of `text` says of its first three edges, whose nodes are names or numbers.
+fn preview(text: &[u8], options: &TextOptions, strings: bool) -> Result<TextPreview, ImportError> {
+    let directory = tempfile::tempdir().unwrap();
+    let list = directory.path().join("list.txt");
+    std::fs::write(&list, text).unwrap();
+    let path = directory.path().join("store.ng");
+    let mut import = Importer::new(&path, ImportOptions::default()).unwrap();
+    import.node_type("node", None, strings).unwrap();
+    let spec = EdgeTypeSpec {
+        time: options.time_column.is_some(),
+        ..EdgeTypeSpec::between("node", "edge", "node")
+    };
+    let edges = import.edge_type(spec).unwrap();
+    import.preview_text(edges, &list, options, 3)
+}
+
+#[test]
+fn a_preview_has_the_first_edges_and_looks_no_further() {
+    let plain = TextOptions::default();
+    let number = |ends: [u64; 2]| ends.map(End::Number);
+    let found = preview(b"# c\n0 1\n\n2 3\n4 5\nx y\n", &plain, false).unwrap();
+    assert_eq!(found.ends, [[0, 1], [2, 3], [4, 5]].map(number));
+    assert_eq!(preview(b"", &plain, false).unwrap(), TextPreview::default());
+    let comments = [b"# comment\n".repeat(200_000), b"7 8".to_vec()].concat();
+    assert_eq!(preview(&comments, &plain, false).unwrap().ends, [number([7, 8])]);
+    let timed = TextOptions {
+        header: true,
+        time_column: Some(Column::Index(2)),
+        time_scale: Some(10.0),
+        ..TextOptions::default()
+    };
+    let found = preview(b"a,b,t\nzoe, \"ad,am\",0.5\n", &timed, true).unwrap();
+    assert_eq!(found.ends, [["zoe", "ad,am"].map(|name| End::Name(name.to_owned()))]);
+    assert_eq!(found.times, [5]);
+    let error = preview(b"0 1\n2 x\n", &plain, false).unwrap_err();
+    assert!(error.to_string().contains("line 2: \"x\" is not a number"), "{error}");
+}
+
+#[test]
+fn a_name_that_is_not_utf_8_is_told_by_line_and_byte() {
+    let shown = TextOptions { shown: Some("the input".into()), ..TextOptions::default() };
+    let error = preview(b"a b\nb caf\xE9\n", &shown, true).unwrap_err();
+    let said = error.to_string();
+    let expected = "the input, line 2: byte 6 of the line, 0xE9, is not valid UTF-8; the line is";
+    assert!(said.starts_with(expected), "{said}");
+    assert_eq!(error.explain().1, [Remedy::GiveEncoding]);
+    let dropped = b"a b \xE9\n";
+    assert_eq!(preview(dropped, &shown, true).unwrap().ends.len(), 1);
 }

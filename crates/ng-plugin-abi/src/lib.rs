@@ -3,7 +3,7 @@
 //! What lives here: C structs, result codes, versions. What must not: types of Rust, conditions of
 //! compilation, dependencies, behaviour. The invariants: every struct but [`NgText`] begins with
 //! `struct_size`; fields are only appended; reserved fields are 0. A test holds both files equal.
-//! `docs/plugin-abi.md` is the document for authors of plug-ins.
+//! `docs/reference/plugin-abi.md` is the document for authors of plug-ins.
 
 #![forbid(unsafe_code)]
 
@@ -15,21 +15,21 @@ pub const NG_API_VERSION: u32 = 1;
 /// The name of the one symbol that a plug-in exports.
 pub const NG_SYMBOL: &core::ffi::CStr = c"ng_plugin_v1";
 
-/// The call did what it should.
+/// The call succeeded.
 pub const NG_OK: i32 = 0;
 /// The call failed; the text of [`NgError`] says why.
 pub const NG_FAILED: i32 = 1;
-/// The kernel does not do this operation for such shapes, dtypes or attributes. Only a query may
-/// say so.
+/// The kernel does not support the operation for these shapes, dtypes or attributes. Only a query
+/// may return this code.
 pub const NG_NOT_SERVED: i32 = 2;
 /// The elements do not fit, for example an index is out of range.
 pub const NG_MISFIT: i32 = 3;
 
 /// Elements in single precision.
 pub const NG_F32: u32 = 0;
-/// Elements that are whole numbers.
+/// Elements that are 64-bit integers.
 pub const NG_I64: u32 = 1;
-/// Elements that are flags, of one byte each.
+/// Elements that are booleans of one byte each.
 pub const NG_BOOL: u32 = 2;
 
 /// Elements are in the memory of the processor.
@@ -37,7 +37,7 @@ pub const NG_CPU: u32 = 0;
 
 /// Several threads may call the kernel at once.
 pub const NG_TRAIT_THREAD_SAFE: u64 = 1;
-/// The same inputs give the same bytes, whatever the number of threads is.
+/// The same inputs give the same bytes for any number of threads.
 pub const NG_TRAIT_DETERMINISTIC: u64 = 2;
 
 /// UTF-8 text.
@@ -46,21 +46,21 @@ pub const NG_TRAIT_DETERMINISTIC: u64 = 2;
 pub struct NgText {
     /// The first byte.
     pub data: *const c_char,
-    /// How many bytes there are.
+    /// The number of bytes.
     pub len: u64,
 }
 
-/// Room for the text of an error. The host owns it.
+/// The buffer for the text of an error. The host owns it.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct NgError {
-    /// Of this struct.
+    /// The size of this struct in bytes.
     pub struct_size: u64,
     /// The first byte.
     pub data: *mut c_char,
-    /// How many bytes there is room for.
+    /// The size of the buffer in bytes.
     pub capacity: u64,
-    /// How many bytes the plug-in wrote; at most `capacity`.
+    /// The number of bytes that the plug-in wrote, at most `capacity`.
     pub len: u64,
 }
 
@@ -68,41 +68,41 @@ pub struct NgError {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct NgView {
-    /// Of this struct.
+    /// The size of this struct in bytes.
     pub struct_size: u64,
     /// The elements; null in a query.
     pub data: *const c_void,
     /// `rank` lengths.
     pub dims: *const i64,
-    /// For each axis the distance of two neighbours, in elements.
+    /// For each axis, the distance of consecutive elements, in elements.
     pub strides: *const i64,
-    /// How many axes there are.
+    /// The number of axes.
     pub rank: u32,
-    /// Of the elements: [`NG_F32`] and others.
+    /// The dtype of the elements: [`NG_F32`] and others.
     pub dtype: u32,
-    /// Where the elements are: [`NG_CPU`].
+    /// The location of the elements: [`NG_CPU`].
     pub device: u32,
     /// 0.
     pub reserved: u32,
 }
 
-/// A tensor to fill. The host owns the memory; what is in it before has no meaning.
+/// A tensor to fill. The host owns the memory. Its content before the call has no meaning.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct NgViewMut {
-    /// Of this struct.
+    /// The size of this struct in bytes.
     pub struct_size: u64,
     /// The elements; null in a query.
     pub data: *mut c_void,
     /// `rank` lengths.
     pub dims: *const i64,
-    /// For each axis the distance of two neighbours, in elements.
+    /// For each axis, the distance of consecutive elements, in elements.
     pub strides: *const i64,
-    /// How many axes there are.
+    /// The number of axes.
     pub rank: u32,
-    /// Of the elements: [`NG_F32`] and others.
+    /// The dtype of the elements: [`NG_F32`] and others.
     pub dtype: u32,
-    /// Where the elements are: [`NG_CPU`].
+    /// The location of the elements: [`NG_CPU`].
     pub device: u32,
     /// 0.
     pub reserved: u32,
@@ -112,11 +112,11 @@ pub struct NgViewMut {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct NgAttribute {
-    /// Of this struct.
+    /// The size of this struct in bytes.
     pub struct_size: u64,
-    /// Such as `alpha`.
+    /// The name, for example `alpha`.
     pub name: NgText,
-    /// Such as `0.2`.
+    /// The value, for example `0.2`.
     pub value: NgText,
 }
 
@@ -124,11 +124,11 @@ pub struct NgAttribute {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct NgOp {
-    /// Of this struct.
+    /// The size of this struct in bytes.
     pub struct_size: u64,
-    /// Such as `SpMM_Mean`.
+    /// The name, for example `SpMM_Mean`.
     pub name: NgText,
-    /// `attribute_count` attributes in the order of their names.
+    /// `attribute_count` attributes, sorted by name.
     pub attributes: *const *const NgAttribute,
     /// How many there are.
     pub attribute_count: u32,
@@ -136,45 +136,46 @@ pub struct NgOp {
     pub reserved: u32,
 }
 
-/// What [`NgQuery`] and [`NgRun`] are given. All of it is valid until they return.
+/// The argument of [`NgQuery`] and [`NgRun`]. All of it is valid until they return.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct NgCall {
-    /// Of this struct.
+    /// The size of this struct in bytes.
     pub struct_size: u64,
-    /// What is done.
+    /// The operation.
     pub op: *const NgOp,
     /// `input_count` tensors.
     pub inputs: *const *const NgView,
     /// `output_count` tensors.
     pub outputs: *const *mut NgViewMut,
-    /// How many inputs there are.
+    /// The number of inputs.
     pub input_count: u32,
-    /// How many outputs there are.
+    /// The number of outputs.
     pub output_count: u32,
-    /// As many bytes as the query asked for, aligned as the kernel asks, at least to 64.
+    /// Scratch memory of the size that the query returned. It has the alignment of the kernel, at
+    /// least 64.
     pub scratch: *mut c_void,
     /// How many there are.
     pub scratch_bytes: u64,
-    /// Room for a text.
+    /// The buffer for an error text.
     pub error: *mut NgError,
-    /// How many threads a run may keep busy, its own included; at least 1.
+    /// The number of threads that a run may use, including its own; at least 1.
     pub threads: u32,
     /// 0.
     pub reserved: u32,
 }
 
-/// How many bytes of scratch memory a run needs for such shapes.
+/// Returns the bytes of scratch memory that a run needs for these shapes.
 pub type NgQuery = unsafe extern "C" fn(*mut c_void, *const NgCall, *mut u64) -> i32;
 
 /// Fills the outputs.
 pub type NgRun = unsafe extern "C" fn(*mut c_void, *const NgCall) -> i32;
 
-/// A device and how much it is preferred.
+/// A device and its priority.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct NgDevice {
-    /// Of this struct.
+    /// The size of this struct in bytes.
     pub struct_size: u64,
     /// Its name.
     pub name: NgText,
@@ -188,7 +189,7 @@ pub struct NgDevice {
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct NgKernel {
-    /// Of this struct.
+    /// The size of this struct in bytes.
     pub struct_size: u64,
     /// The operation's name.
     pub op: NgText,
@@ -198,17 +199,17 @@ pub struct NgKernel {
     pub traits: u64,
     /// A bit (`1 << dtype`) for each dtype that its inputs may have.
     pub dtypes: u32,
-    /// Of data and scratch, in bytes: a power of two up to 4096.
+    /// The alignment of data and scratch memory in bytes: a power of two up to 4096.
     pub alignment: u32,
-    /// Handed to `query` and `run` as it is.
+    /// A pointer that is passed to `query` and `run` unchanged.
     pub state: *mut c_void,
-    /// How much scratch memory it needs.
+    /// The function that returns the size of the scratch memory.
     pub query: Option<NgQuery>,
-    /// What computes it.
+    /// The function that computes the operation.
     pub run: Option<NgRun>,
 }
 
-/// Where registrations go; only the host knows what is in it.
+/// The target of registrations. Its content is private to the host.
 #[derive(Debug)]
 #[repr(C)]
 pub struct NgRegistry {
@@ -221,42 +222,42 @@ pub type NgRegisterDevice = unsafe extern "C" fn(*mut NgRegistry, *const NgDevic
 /// HolisticGNN's `RegisterOpDefinition`.
 pub type NgRegisterOpDefinition = unsafe extern "C" fn(*mut NgRegistry, *const NgKernel) -> i32;
 
-/// The host's functions, version 1. They copy what they are given.
+/// The host's functions, version 1. They copy their arguments.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct NgApi {
-    /// Of this struct.
+    /// The size of this struct in bytes.
     pub struct_size: u64,
-    /// Adds a device, or gives it another priority.
+    /// Adds a device, or changes its priority.
     pub register_device: NgRegisterDevice,
-    /// Adds a kernel of a device that is registered.
+    /// Adds a kernel for a registered device.
     pub register_op_definition: NgRegisterOpDefinition,
 }
 
 /// The table of a version, or null if the host does not have it.
 pub type NgGetApi = unsafe extern "C" fn(u32) -> *const NgApi;
 
-/// What `ng_plugin_v1` is given; valid until it returns.
+/// The argument of `ng_plugin_v1`. It is valid until the function returns.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct NgHost {
-    /// Of this struct.
+    /// The size of this struct in bytes.
     pub struct_size: u64,
     /// The host's functions.
     pub get_api: NgGetApi,
-    /// The first argument of those.
+    /// The first argument of these functions.
     pub registry: *mut NgRegistry,
-    /// Room for a text.
+    /// The buffer for an error text.
     pub error: *mut NgError,
 }
 
-/// What the plug-in says of itself.
+/// The description of the plug-in, filled in by `ng_plugin_v1`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub struct NgPlugin {
-    /// Of this struct; the host sets it to what it has room for.
+    /// The size of this struct in bytes. The host sets it.
     pub struct_size: u64,
-    /// The version that the plug-in asked `get_api` for.
+    /// The version that the plug-in requested from `get_api`.
     pub api_version: u32,
     /// 0.
     pub reserved: u32,

@@ -115,7 +115,7 @@ fn every_constant_and_struct_of_the_header_is_compared() {
 
 #[test]
 fn sizes_and_offsets_of_the_document_are_those_of_the_header() {
-    let path = header().join("../../../docs/plugin-abi.md");
+    let path = header().join("../../../docs/reference/plugin-abi.md");
     let text = std::fs::read_to_string(path).expect("the document");
     let compared = rust();
     let layout = |name: &str| {

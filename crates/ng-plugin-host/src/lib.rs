@@ -1,4 +1,5 @@
-//! The host of plug-ins: shared objects that bring devices and kernels (`docs/plugin-abi.md`).
+//! The host of plug-ins: shared objects that bring devices and kernels
+//! (`docs/reference/plugin-abi.md`).
 //!
 //! - [`Plugin`]: a file is checked against an [`AllowList`], tried in another process by a
 //!   [`Probe`], and only then loaded; nothing is ever unloaded;

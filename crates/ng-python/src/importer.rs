@@ -1,6 +1,6 @@
 //! `Importer`: hands arrays, strings and files to `ng-import`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use ng_import::{
@@ -221,44 +221,33 @@ impl Importer {
         })
     }
 
-    #[pyo3(signature = (
-        et, path, delimiter=None, comment=None, header=false, source_column=Place::Index(0),
-        destination_column=Place::Index(1), time_column=None, weight_column=None,
-        time_scale=None, progress=None
-    ))]
-    #[allow(clippy::too_many_arguments)]
+    #[pyo3(signature = (et, text, progress=None))]
     fn read_text(
         &self,
         py: Python<'_>,
         et: u16,
-        path: String,
-        delimiter: Option<&str>,
-        comment: Option<String>,
-        header: bool,
-        source_column: Place,
-        destination_column: Place,
-        time_column: Option<Place>,
-        weight_column: Option<Place>,
-        time_scale: Option<f64>,
+        text: Text,
         progress: Option<Py<PyAny>>,
     ) -> PyResult<u64> {
-        let options = TextOptions {
-            delimiter: delimiter.map(one_byte).transpose()?,
-            comment,
-            header,
-            source_column: source_column.into(),
-            destination_column: destination_column.into(),
-            time_column: time_column.map(Into::into),
-            weight_column: weight_column.map(Into::into),
-            time_scale,
-            ..TextOptions::default()
-        };
+        let (path, options) = text.options()?;
         reporting(py, progress, PyErr::from, |callback| {
             let mut report = |p: Progress| callback.call((p.done, p.total));
-            self.with(|inner| {
-                inner.read_text(EdgeTypeId(et), Path::new(&path), &options, &mut report)
-            })
+            self.with(|inner| inner.read_text(EdgeTypeId(et), &path, &options, &mut report))
         })
+    }
+
+    /// The first edges of a text, as `read_text` takes them.
+    fn preview_text<'py>(
+        &self,
+        py: Python<'py>,
+        et: u16,
+        text: Text,
+        rows: usize,
+    ) -> PyResult<Bound<'py, PyAny>> {
+        let (path, options) = text.options()?;
+        let preview =
+            || self.with(|inner| inner.preview_text(EdgeTypeId(et), &path, &options, rows));
+        errors::plain(py, &py.detach(preview)?)
     }
 
     /// `layout` is `pairs` for `[E, 2]`, `rows` for `[2, E]`; None finds out from the shape.
@@ -466,19 +455,37 @@ impl SparseProbe {
     }
 }
 
-/// A column, by place or by name.
+/// A text file and where its columns are: a dictionary with exactly these keys.
 #[derive(FromPyObject)]
-enum Place {
-    Index(usize),
-    Name(String),
+#[pyo3(from_item_all)]
+struct Text {
+    path: PathBuf,
+    shown: Option<PathBuf>,
+    delimiter: String,
+    comment: Option<String>,
+    header: bool,
+    source_column: usize,
+    destination_column: usize,
+    time_column: Option<usize>,
+    weight_column: Option<usize>,
+    time_scale: Option<f64>,
 }
 
-impl From<Place> for Column {
-    fn from(place: Place) -> Self {
-        match place {
-            Place::Index(index) => Self::Index(index),
-            Place::Name(name) => Self::Name(name),
-        }
+impl Text {
+    fn options(self) -> PyResult<(PathBuf, TextOptions)> {
+        let options = TextOptions {
+            delimiter: Some(one_byte(&self.delimiter)?),
+            comment: self.comment,
+            header: self.header,
+            source_column: Column::Index(self.source_column),
+            destination_column: Column::Index(self.destination_column),
+            time_column: self.time_column.map(Column::Index),
+            weight_column: self.weight_column.map(Column::Index),
+            time_scale: self.time_scale,
+            shown: self.shown,
+            ..TextOptions::default()
+        };
+        Ok((self.path, options))
     }
 }
 

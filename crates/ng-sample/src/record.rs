@@ -1,6 +1,6 @@
-//! A sample in the fewest bytes: the beginning of a compiled epoch's record (`docs/compiled.md` has
-//! the tables), and what look-ahead keeps of a sample on disk. Numbers for what follows it end its
-//! header.
+//! A sample in the fewest bytes: the beginning of a compiled epoch's record
+//! (`docs/reference/compiled.md` has the tables), and what look-ahead keeps of a sample on disk.
+//! Numbers for what follows it end its header.
 //!
 //! What must not live here: reading, checksums, rows. The invariant: numbers that would lead
 //! outside the record or the sample are refused.

@@ -1,6 +1,6 @@
 //! The on-disk graph store: pages, page table, topology, tensors, dictionaries, snapshots, verify.
 //!
-//! What lives here: the format (`docs/format.md`), the writer that builds a store in one
+//! What lives here: the format (`docs/reference/format.md`), the writer that builds a store in one
 //! pass, transactions that change it, and the readers that serve whole batches from a pinned
 //! [`Snapshot`]. What must not: sampling, parsing of users' files, any file access that does not go
 //! through `ng-io`. The invariant: bytes are hostile until the checksum kept with their pointer

@@ -1,8 +1,8 @@
 //! Every limit of the format and of a store, each with its reason.
 //!
-//! `docs/format.md`, `docs/direct.md` and `docs/compiled.md` name the same figures; a format that
-//! gets another limit gets another version. Ids of nodes and edges are below
-//! [`ng_types::NODE_ID_BOUND`], 40 bits.
+//! `docs/reference/format.md`, `docs/reference/direct.md` and `docs/reference/compiled.md` name the
+//! same figures; a format that gets another limit gets another version. Ids of nodes and edges are
+//! below [`ng_types::NODE_ID_BOUND`], 40 bits.
 
 use crate::io::BLOCK_BYTES;
 

@@ -1,6 +1,6 @@
 //! C1, the log: whatever is done to one of the two log files, an acknowledged commit is not rolled
 //! back without an error, apart from those of the very last group (the table in
-//! `docs/crash-model.md`).
+//! `docs/explanation/crash-model.md`).
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod common;

@@ -1,5 +1,5 @@
-//! The faults that [`crate::FaultDisk`] plays, and when. `docs/crash-model.md` says which of them
-//! real devices and file systems show.
+//! The faults that [`crate::FaultDisk`] plays, and when. `docs/explanation/crash-model.md` says
+//! which of them real devices and file systems show.
 
 use std::collections::BTreeMap;
 

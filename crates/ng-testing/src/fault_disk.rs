@@ -1,8 +1,8 @@
 //! [`FaultDisk`]: any disk, made to misbehave by a seeded plan.
 //!
 //! It shuffles reads before they reach the disk and spoils answers on their way back, so what the
-//! engine sees is what `docs/crash-model.md` says that real devices may do. What must not live
-//! here: repair of any kind.
+//! engine sees is what `docs/explanation/crash-model.md` says that real devices may do. What must
+//! not live here: repair of any kind.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -3,8 +3,9 @@
 //! What lives here: [`MemDisk`], [`FaultDisk`] and [`CrashDisk`], disks that fail and disks that
 //! are looked into; [`Citations`], a graph that no file holds; [`arrow_stream`], columns as senders
 //! write them; and what the errors of every crate are tested for. What must not: anything that a
-//! shipped crate needs. The faults that are played here are those of `docs/crash-model.md`, and
-//! that document comes first: a fault that it does not name is not played, one that it names is.
+//! shipped crate needs. The faults that are played here are those of
+//! `docs/explanation/crash-model.md`, and that document comes first: a fault that it does not name
+//! is not played, one that it names is.
 #![forbid(unsafe_code)]
 
 mod arrow;

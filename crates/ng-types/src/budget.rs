@@ -1,5 +1,5 @@
-//! The memory budget of one open store: a counter that every cache, buffer and batch reserves from
-//! before it allocates, so that the peak is known and kept.
+//! The memory budget of one open store: a counter from which every cache, buffer and batch reserves
+//! before it allocates. So the peak is known and stays within the budget.
 //!
 //! There is no lock in it: arrays of a batch may be dropped in a forked child, where a lock that
 //! another thread held at the fork would never open again.
@@ -11,32 +11,32 @@ use thiserror::Error;
 
 use crate::{MemoryUser, format_bytes};
 
-/// A reservation would pass the limit.
+/// A reservation would exceed the limit.
 #[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
 #[error(
     "the memory budget is too small for {purpose}: it needs {}, and {} of {} are free",
     format_bytes(*wanted_bytes), format_bytes(*free_bytes), format_bytes(*limit_bytes)
 )]
 pub struct BudgetExceeded {
-    /// What it was for.
+    /// The purpose of the reservation.
     pub purpose: &'static str,
-    /// What was asked for.
+    /// The requested bytes.
     pub wanted_bytes: u64,
-    /// What was free at that moment.
+    /// The bytes that were free at that moment.
     pub free_bytes: u64,
     /// The limit of the budget.
     pub limit_bytes: u64,
 }
 
 impl BudgetExceeded {
-    /// The same, where more is known of the purpose.
+    /// Returns the same error with a more precise purpose.
     #[must_use]
     pub fn for_purpose(self, purpose: &'static str) -> Self {
         Self { purpose, ..self }
     }
 
-    /// A budget that would have held this beside all else that is reserved. What is set aside for
-    /// reading grows with the budget, hence an eighth more than was missing.
+    /// Returns a budget in which the reservation would have succeeded beside all others. The memory
+    /// for reading grows with the budget, so an eighth is added to the missing bytes.
     pub fn minimum_bytes(&self) -> u64 {
         let missing = self.wanted_bytes.saturating_sub(self.free_bytes);
         self.limit_bytes.saturating_add(missing).saturating_add(missing / 8)
@@ -66,12 +66,12 @@ struct Shared {
 }
 
 impl Budget {
-    /// What `user` may take of it.
+    /// Returns the largest part of the budget that `user` may take.
     pub fn share(&self, user: MemoryUser) -> u64 {
         user.share(self.limit_bytes())
     }
 
-    /// A budget of `limit_bytes`.
+    /// Creates a budget of `limit_bytes`.
     pub fn new(limit_bytes: u64) -> Self {
         let shared =
             Shared { limit: limit_bytes, used: AtomicU64::new(0), peak: AtomicU64::new(0) };
@@ -83,17 +83,17 @@ impl Budget {
         self.shared.limit
     }
 
-    /// What is reserved now.
+    /// Returns the reserved bytes.
     pub fn used_bytes(&self) -> u64 {
         self.shared.used.load(Ordering::Relaxed)
     }
 
-    /// The most that was ever reserved at once.
+    /// Returns the peak of the reserved bytes.
     pub fn peak_bytes(&self) -> u64 {
         self.shared.peak.load(Ordering::Relaxed)
     }
 
-    /// Reserves `bytes`, or says what was free.
+    /// Reserves `bytes`. The error contains the bytes that were free.
     pub fn reserve(&self, bytes: u64) -> Result<Reservation, BudgetExceeded> {
         self.take(bytes)?;
         Ok(Reservation { budget: self.clone(), bytes })
@@ -138,7 +138,7 @@ impl Reservation {
         Arc::ptr_eq(&self.budget.shared, &budget.shared)
     }
 
-    /// Takes `bytes` (at most what is held) out into a reservation of their own.
+    /// Splits `bytes` (at most all that it holds) off into a reservation of their own.
     pub fn split(&mut self, bytes: u64) -> Self {
         let taken = bytes.min(self.bytes);
         self.bytes -= taken;

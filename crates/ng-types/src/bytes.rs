@@ -1,6 +1,6 @@
-//! Counts of bytes as people read them, in powers of 1000, as `--memory 256MB` is written.
+//! Readable counts of bytes, in powers of 1000, as in `--memory 256MB`.
 
-/// The count with three significant digits.
+/// Formats a count with three significant digits.
 ///
 /// ```
 /// use ng_types::format_bytes;
@@ -11,7 +11,7 @@ pub fn format_bytes(count: u64) -> String {
     format(count, f64::round)
 }
 
-/// The same for a bound from below: what is written is never less than `count`.
+/// Formats a lower bound: like [`format_bytes`], but never rounds below `count`.
 ///
 /// ```
 /// assert_eq!(ng_types::format_bytes_up(64_000_001), "64.1 MB");

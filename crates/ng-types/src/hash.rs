@@ -2,7 +2,7 @@
 
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// Makes tables of numbers that the store has given out: nobody can choose them so that they meet.
+/// The hasher for tables of ids that the store assigns. Clients cannot choose ids that collide.
 ///
 /// ```
 /// let mut known = std::collections::HashSet::<u64, ng_types::IdHash>::default();

@@ -3,7 +3,7 @@
 //!
 //! Nothing here does I/O, allocates in proportion to a graph, or knows a file format. The invariant
 //! this crate keeps: a draw is a pure function of (seed, stream, edge type, destination, draw
-//! index), so a mini-batch depends on nothing else (`docs/format.md`, section 11).
+//! index), so a mini-batch depends on nothing else (`docs/reference/format.md`, section 11).
 #![forbid(unsafe_code)]
 
 mod bits;

@@ -34,7 +34,7 @@ impl SeedOrder {
         self.len == 0
     }
 
-    /// Where the seed at place `index` of the shuffled order stands in the unshuffled one.
+    /// Returns the place in the unshuffled order of the seed at place `index` of the shuffled one.
     ///
     /// # Panics
     /// If `index` is not below [`SeedOrder::len`].

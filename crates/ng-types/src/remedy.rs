@@ -1,86 +1,88 @@
-//! What an error means to a caller: its kind, and what to do about it.
+//! The meaning of an error to a caller: its kind and its remedies.
 //!
 //! What must not live here: words of a face. A message below the faces says what is wrong and
-//! where, and advises only what every face would say in the same words; whatever takes an option
-//! or a command is a [`Remedy`], which each face puts into its own words. Invariant: an error maps
-//! each of its variants by name, so that a new one has no kind until somebody chooses it.
+//! where. It gives only advice that every face would give in the same words. Advice that needs an
+//! option or a command is a [`Remedy`], which each face puts into its own words. Invariant: an
+//! error maps each of its variants by name, so that a new one has no kind until somebody chooses
+//! it.
 
 use serde::Serialize;
 
-/// What went wrong, as far as callers act on it differently.
+/// The kind of an error. Errors that callers handle differently have different kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum ErrorKind {
-    /// There is nothing at the path of a store.
+    /// There is no store at the path.
     StoreNotFound,
-    /// Something else than a store is there.
+    /// The path does not lead to a store.
     NotAStore,
-    /// It was written by a newer release.
+    /// The store was written by a newer release.
     NewerVersion,
-    /// Files are not what they were when they were written, or a part of them is gone.
+    /// Files of the store are damaged, truncated or missing.
     StoreDamaged,
-    /// The same of a commit in the log although later ones can be read.
+    /// A commit in the log is damaged although later ones are readable.
     LogDamaged,
-    /// The operating system failed a read or a write.
+    /// The operating system reported an error on a read or a write.
     IoFailed,
-    /// Memory is too small for what was asked.
+    /// The memory budget, or the system's memory, is too small for the request.
     BudgetTooSmall,
     /// An id or a row is not below its bound.
     NodeOutOfRange,
-    /// The store has nothing of that name.
+    /// The store does not contain the name.
     NameNotFound,
-    /// The arguments, or the store, do not allow what was asked.
+    /// The arguments or the store do not support the request.
     UnsupportedArgument,
-    /// Somebody else writes.
+    /// Another process or handle is writing to the store.
     StoreBusy,
     /// A node to change does not exist.
     NodeNotFound,
     /// An edge to delete does not exist.
     EdgeNotFound,
-    /// A reverse is needed that the store does not keep.
+    /// The operation needs the reverse of an edge type, and the store does not keep it.
     ReverseMissing,
-    /// A row has another width than its tensor.
+    /// The width of a row differs from that of its tensor.
     RowWidth,
     /// A transaction has ended.
     TransactionEnded,
-    /// A write failed, so that no others are taken.
+    /// A write failed, so the store accepts no more writes.
     StorePoisoned,
     /// Compiled files were made from other data or settings.
     CompiledMismatch,
-    /// A model is not valid, or does not fit what it is run on.
+    /// A model is not valid, or does not fit the store or graph it runs on.
     InvalidModel,
-    /// A model asks for something that the engine does not have.
+    /// A model uses something that the engine does not support.
     UnsupportedModel,
-    /// What a model is run on is not what it takes.
+    /// The inputs of a model have the wrong names, types or shapes.
     WrongInput,
-    /// A plug-in is not allowed, not safe where it lies, or did not pass its trial.
+    /// A plug-in is not in the allow-list, its file is not safe, or it failed its trial.
     PluginRefused,
     /// Compiled files have another version of the format.
     CompiledOutdated,
-    /// The input or the target of an import is bad.
+    /// The input or the target of an import is not valid.
     ImportFailed,
-    /// The caller itself stopped the work.
+    /// The caller stopped the work.
     Stopped,
-    /// What no caller can cause or mend.
+    /// A defect, which callers can neither cause nor fix.
     Defect,
 }
 
-/// What a caller can do about an error or a note. Where there are several, each is enough.
+/// What a caller can do about an error or a note. If there are several remedies, each one is
+/// enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "name", content = "at_least_bytes")]
 pub enum Remedy {
-    /// Give a memory budget of so many bytes at least.
+    /// Set a memory budget of at least this number of bytes.
     RaiseMemory(u64),
-    /// Leave the system more memory.
+    /// Free memory of the system.
     FreeMemory,
-    /// Ask for less at once.
+    /// Use smaller batches or requests.
     SmallerBatches,
-    /// Give back batches that are still held.
+    /// Drop batches that are still held.
     DropBatches,
     /// Make writing to the store possible.
     MakeWritable,
-    /// Leave the choice of the back end to the store.
+    /// Let the store choose the back end.
     AnyBackend,
-    /// Read rows as they are asked for instead of ahead.
+    /// Read rows on demand instead of ahead.
     ReadOnDemand,
     /// Check the path, or import a store to it.
     Import,
@@ -88,11 +90,11 @@ pub enum Remedy {
     Restore,
     /// Open the newest checkpoint without the commits in the log.
     OpenCheckpoint,
-    /// Let the other writer end, or do the work.
+    /// Close the other writer, or do the work with it.
     CloseOther,
     /// Wait longer for the other writer.
     WaitLonger,
-    /// End the writer of a store before it is replaced, or give the new store another name.
+    /// Close the writer before replacing the store, or choose another name for the new store.
     ReplaceLater,
     /// Compile epochs.
     Compile,
@@ -116,43 +118,45 @@ pub enum Remedy {
     ScaleTimes,
     /// Number only the ids that occur.
     Relabel,
-    /// Do not double edges that come in both directions, or keep one of each.
+    /// Do not add reverse edges to input that has both directions, or keep one edge of each pair.
     KeepOneDirection,
-    /// Keep one of edges that repeat each other.
+    /// Keep one edge of each set of duplicates.
     KeepOneOfEach,
     /// Convert features to f32.
     NarrowFeatures,
-    /// Say which columns are times and weights.
+    /// Name the columns of times and weights.
     NameColumns,
     /// Do not declare a header line.
     NoHeader,
-    /// Export the model again, from what it was trained as.
+    /// Declare the encoding of a text.
+    GiveEncoding,
+    /// Export the trained model again.
     ExportAgain,
-    /// Bring the files of the model from where they are whole.
+    /// Copy the files of the model again from an intact copy.
     CopyModel,
     /// Train the model again: its weights are not numbers.
     TrainAgain,
-    /// Say what type and shape the inputs have.
+    /// Give the types and shapes of the inputs.
     TypeInputs,
-    /// Bring a kernel for an operation, or an engine that has one.
+    /// Provide a kernel for the operation, or use an engine that has one.
     GiveKernel,
-    /// Look at what a model takes.
+    /// Show the inputs of the model.
     ShowModel,
 }
 
-/// An error that callers act on.
+/// An error with a kind and remedies.
 pub trait Explain: std::error::Error {
-    /// What went wrong, and what to do about it.
+    /// Returns the kind of the error and its remedies.
     fn explain(&self) -> (ErrorKind, Vec<Remedy>);
 
-    /// What went wrong.
+    /// Returns the kind of the error.
     fn kind(&self) -> ErrorKind {
         self.explain().0
     }
 }
 
-/// Implements [`Explain`] by a table: `A | B => kind [remedies]`, where braces lend fields to the
-/// remedies, and `of` names the fields of variants that are explained by what they hold.
+/// Implements [`Explain`] by a table: `A | B => kind [remedies]`. Braces pass fields to the
+/// remedies. `of` names the fields of variants that delegate to the error they hold.
 #[macro_export]
 macro_rules! explain {
     ($error:ident {

@@ -2,7 +2,8 @@
 //!
 //! A generator has no state to share or to order, so draws are the same on any thread, back end or
 //! layout. The key comes from (seed, stream), the counter from (edge type, destination, block of
-//! two draws); `docs/format.md` gives the byte order so that another program can repeat a draw.
+//! two draws); `docs/reference/format.md` gives the byte order so that another program can repeat a
+//! draw.
 
 use std::ops::Range;
 
@@ -418,7 +419,7 @@ mod tests {
         assert!(!others.contains(&first) && number(0, 0, 0, 1 << 32) != first);
     }
 
-    /// The words of docs/format.md, without any cleverness.
+    /// The words of docs/reference/format.md, without any cleverness.
     fn plain(draws: Draws, degree: u64, count: u32, replace: bool) -> Vec<u64> {
         let mut moved = std::collections::BTreeMap::new();
         let count = if replace { count } else { u64::from(count).min(degree) as u32 };

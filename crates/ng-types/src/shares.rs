@@ -1,26 +1,28 @@
-//! Who takes how much of the memory budget of a store.
+//! The shares of the users of a store's memory budget.
 //!
-//! What must not live here: who has it now (`budget.rs`). Shares are upper bounds, not parts of one
-//! whole: most users come one after the other, and caches give memory back to whoever needs it.
+//! What must not live here: current reservations (`budget.rs`). Shares are upper bounds and need
+//! not add up to one: most users do not run at the same time, and caches give memory back on
+//! demand.
 
 macro_rules! users {
     ($($(#[doc = $doc:literal])+ $user:ident $name:literal $parts:literal / $of:literal,)*) => {
-        /// Somebody who takes memory of a store's budget.
+        /// A user of a store's memory budget.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum MemoryUser {
             $($(#[doc = $doc])+ $user,)*
         }
 
-        /// All of them, in their order, with their names and shares.
+        /// All users in order, with their names and shares.
         const TABLE: &[(MemoryUser, &str, u64, u64)] =
             &[$((MemoryUser::$user, $name, $parts, $of),)*];
     };
 }
 
 users! {
-    /// Blocks of topology, indexes and page tables, at the start; of what staging leaves.
+    /// Initial share of blocks of topology, indexes and page tables, in the memory that staging
+    /// leaves.
     BlockCache "block_cache" 1 / 4,
-    /// Wide rows, at the start; of what staging leaves.
+    /// Initial share of wide rows, in the memory that staging leaves.
     RowCache "row_cache" 2 / 4,
     /// Indexes and page tables that stay in memory, if all fit.
     Metadata "metadata" 1 / 16,
@@ -30,57 +32,57 @@ users! {
     Staging "staging" 1 / 4,
     /// Staging memory of a file of the direct layout, unless one thread needs more.
     DirectStaging "direct_staging" 1 / 8,
-    /// What nobody can reserve: stacks, and memory that the allocator keeps between uses.
+    /// Memory that cannot be reserved: stacks, and memory that the allocator keeps between uses.
     Slack "slack" 1 / 32,
     /// Topologies in memory, if all fit.
     Topology "topology" 1 / 2,
     /// Topologies and tables of rows that a store holds, if all of them fit.
     Resident "resident" 17 / 20,
-    /// Topologies in memory where they make room for rows after sampling.
+    /// Topologies in memory if they are dropped after sampling in favour of rows.
     PassingTopology "passing_topology" 3 / 4,
-    /// What sampling wants of the block cache while rows are read ahead.
+    /// The part of the block cache that sampling needs while rows are read ahead.
     SampledBlocks "sampled_blocks" 1 / 4,
-    /// Orders of rows that could be read as well.
+    /// Orders of rows that are kept in memory instead of being read.
     Orders "orders" 1 / 16,
-    /// Lists that are streamed where nobody asked for streaming.
+    /// Lists that are streamed without an explicit request.
     Streaming "streaming" 1 / 16,
-    /// All rows of a batch's tensors: where they pass this, looking ahead pays.
+    /// All rows of a batch's tensors. Above this share, look-ahead is worthwhile.
     Rows "rows" 1 / 2,
-    /// A tensor that looking ahead, or a replay, holds whole.
+    /// A tensor that look-ahead or a replay holds completely.
     WholeTensor "whole_tensor" 1 / 32,
-    /// The same for narrow rows: to keep account of them takes as much as to keep them.
+    /// The same for narrow rows, whose bookkeeping takes as much memory as the rows.
     NarrowTensor "narrow_tensor" 1 / 8,
-    /// Sampled batches of a look-ahead: those that are studied, and then those of the window.
+    /// Sampled batches of look-ahead: first those for its decision, then those of the window.
     Study "study" 1 / 16,
-    /// What looking ahead leaves free for what is taken for moments.
+    /// Memory that look-ahead leaves free for short-lived reservations.
     LookAheadSlack "look_ahead_slack" 1 / 64,
-    /// The same of a replay.
+    /// Memory that a replay leaves free for short-lived reservations.
     ReplaySlack "replay_slack" 1 / 64,
-    /// Pages that commits have changed; a checkpoint is started then.
+    /// Pages changed by commits. Above this share, a checkpoint starts.
     ChangedPages "changed_pages" 2 / 4,
-    /// The same; the checkpoint is waited for then.
+    /// Pages changed by commits. Above this share, commits wait for the checkpoint.
     ChangedPagesAtMost "changed_pages_at_most" 3 / 4,
-    /// Pages that a transaction has read and not changed.
+    /// Pages that a transaction has read but not changed.
     CleanPages "clean_pages" 1 / 16,
-    /// What the last commits changed, for caches that want to know.
+    /// Notes of what the last commits changed, for caches.
     Changes "changes" 1 / 256,
-    /// What doing the operations of a draft may take.
+    /// Memory for applying the operations of a draft.
     Draft "draft" 1 / 8,
     /// Pages that a recovery changes before they are written, or where nothing can be written.
     Recovery "recovery" 1 / 2,
-    /// A store that is being rewritten, beside the one that goes on.
+    /// A store that is being rewritten while the old one stays open.
     Rewrite "rewrite" 1 / 2,
-    /// Rows that a rewriting puts in order at a time.
+    /// Rows that a rewrite sorts at a time.
     Bucket "bucket" 1 / 4,
-    /// Rows that wait to be written to the buckets of a rewriting.
+    /// Rows that wait to be written to the buckets of a rewrite.
     FilledBuckets "filled_buckets" 1 / 8,
     /// Addresses while the direct layout is compiled; more go to a file.
     Addresses "addresses" 1 / 2,
-    /// Bits of rows whose owners `verify` looks for.
+    /// Bits of rows whose owners `verify` searches.
     VerifiedRows "verified_rows" 1 / 16,
     /// Deleted nodes that `verify` holds.
     VerifiedDead "verified_dead" 1 / 64,
-    /// Entries of one list that `verify` looks for twins among.
+    /// Entries of one list in which `verify` searches for duplicates.
     VerifiedList "verified_list" 1 / 32,
 }
 
@@ -90,24 +92,24 @@ impl MemoryUser {
         TABLE.iter().map(|row| row.0)
     }
 
-    /// How statistics call it.
+    /// Returns the name in statistics.
     pub fn name(self) -> &'static str {
         TABLE[self as usize].1
     }
 
-    /// Its bytes of a budget of `limit_bytes`.
+    /// Returns its share, in bytes, of a budget of `limit_bytes`.
     pub fn share(self, limit_bytes: u64) -> u64 {
         let (_, _, parts, of) = TABLE[self as usize];
         limit_bytes / of * parts
     }
 
-    /// A budget of which its share has `bytes`.
+    /// Returns a budget in which its share is `bytes`.
     pub fn budget_for(self, bytes: u64) -> u64 {
         let (_, _, parts, of) = TABLE[self as usize];
         (bytes / parts).saturating_mul(of)
     }
 
-    /// A budget that has `bytes` beside its share.
+    /// Returns a budget that leaves `bytes` beside its share.
     pub fn budget_beside(self, bytes: u64) -> u64 {
         let (_, _, parts, of) = TABLE[self as usize];
         bytes.saturating_add(bytes / (of - parts) * parts)

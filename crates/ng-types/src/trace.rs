@@ -1,7 +1,7 @@
-//! What sampling visited: which lists were drawn from, at which positions, and whom that found.
+//! The visits of sampling: the lists that were drawn from, the positions, and the nodes found.
 //!
-//! A trace says nothing of pages, times or memory, so a layout can be laid under it and a device
-//! simulated with it (`ng-ssdsim`). Entries and draws are parallel columns.
+//! A trace contains no pages, times or memory, so any layout and device can be simulated with it
+//! (`ng-ssdsim`). Entries and draws are parallel columns.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ use crate::{NodeId, Places};
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
-    /// Who was visited, as users know it.
+    /// The visited node, by its id.
     pub node: Vec<NodeId>,
     /// Length of its list.
     pub degree: Vec<u32>,
@@ -47,7 +47,7 @@ pub struct Trace {
     pub places: Option<Arc<Places>>,
 }
 
-/// A trace that no sampling could have left.
+/// The error that a trace is not valid.
 #[derive(Debug, Error, Clone, PartialEq, Eq)]
 #[error("the trace is truncated or damaged: {what} (entry {entry}); record it again")]
 pub struct TraceError {
@@ -119,7 +119,7 @@ impl Trace {
         range.map(|draw| (self.position[draw], self.found[draw]))
     }
 
-    /// Whether all of it can be followed without leaving a column.
+    /// Checks that all columns fit together.
     pub fn check(&self) -> Result<(), TraceError> {
         let entries = self.node.len();
         let error = |what, entry| Err(TraceError::new(what, entry));

@@ -3,7 +3,7 @@
  *
  * It registers a device "c-example" with priority 50 and kernels of two operations for it:
  * SpMM_Sum and SpMM_Mean take edges and rows, and a weight for each edge, which may be missing.
- * docs/plugin-abi.md explains each step.
+ * docs/reference/plugin-abi.md explains each step.
  */
 #include "ng_plugin.h"
 

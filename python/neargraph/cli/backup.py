@@ -8,45 +8,60 @@ import typer
 
 from neargraph.units import format_bytes
 
-from .show import Recover, bars, print_report
+from .options import Memory, Recover, StoreArgument, opened
+from .settings import Json
+from .show import bars, print_report
+
+_Base = Annotated[
+    Path | None,
+    typer.Option(
+        help="Earlier backup in the same directory: copy only pages written since. Restoring "
+        "needs both.",
+        metavar="BACKUP",
+    ),
+]
 
 
 def backup(
-    store: Annotated[Path, typer.Argument(help="The store, NAME.ng.")],
-    target: Annotated[Path, typer.Argument(help="The backup to make; it must not exist.")],
-    base: Annotated[
-        Path | None,
-        typer.Option(
-            help="A backup of an earlier state, in the same directory as the new one: copy only "
-            "what was written since. Restoring needs both."
-        ),
-    ] = None,
-    memory: Annotated[str | None, typer.Option(help="Memory to use, like 256MB.")] = None,
+    store: StoreArgument,
+    target: Annotated[
+        Path, typer.Argument(help="Backup to create; must not exist.", metavar="BACKUP")
+    ],
+    base: _Base = None,
+    memory: Memory = None,
     recover: Recover = True,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
-    """Copies the newest checkpoint of a store, checked, while others read it and write to it."""
-    import neargraph
+    """Back up a store while it is in use.
 
-    with neargraph.open(store, memory=memory, recover=recover) as handle, bars(as_json) as progress:
+    Copies the newest checkpoint and compares every page with its checksum. Readers and writers go
+    on meanwhile.
+    """
+    with opened(store, memory, recover=recover) as handle, bars() as progress:
         report = handle.backup(
             target, base=base, progress=lambda done, total: progress("backup", done, total)
         )
     rows = _rows(report)
     if report["log_goes_on"]:
-        rows.append(("not in it", "later commits, which no checkpoint has written yet"))
+        rows.append(("not included", "later commits, which no checkpoint contains yet"))
     print_report(as_json, report, f"Backed up {store} as {target}", rows)
 
 
 def restore(
-    backup: Annotated[Path, typer.Argument(help="The backup.")],
-    store: Annotated[Path, typer.Argument(help="The store to make, NAME.ng; it must not exist.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    backup: Annotated[Path, typer.Argument(help="Backup to read.", metavar="BACKUP")],
+    store: Annotated[
+        Path,
+        typer.Argument(help="Store to create, NAME.ng; must not exist.", metavar="STORE"),
+    ],
+    as_json: Json = False,
 ) -> None:
-    """Makes the store that was backed up; `neargraph verify BACKUP` only checks."""
+    """Restore a store from a backup.
+
+    To check a backup without restoring it, run `neargraph verify BACKUP`.
+    """
     import neargraph
 
-    with bars(as_json) as progress:
+    with bars() as progress:
         report = neargraph.restore(
             backup, store, progress=lambda done, total: progress("restore", done, total)
         )
@@ -54,7 +69,7 @@ def restore(
 
 
 def _rows(report: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """A report for people: bytes with units, and nothing that is not there."""
+    """A report for people: bytes with units, without entries that have no value."""
     return [
         (name.replace("_", " "), format_bytes(value) if "bytes" in name else value)
         for name, value in report.items()

@@ -1,22 +1,20 @@
 """`neargraph checkpoint G.ng`."""
 
-from pathlib import Path
-from typing import Annotated
-
-import typer
-
-from .show import BusyTimeout, print_report
+from .options import BusyTimeout, StoreArgument, opened
+from .settings import Json
+from .show import print_report
 
 
 def checkpoint(
-    store: Annotated[Path, typer.Argument(help="The store, NAME.ng.")],
+    store: StoreArgument,
     busy_timeout: BusyTimeout = 5.0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
-    """Puts all commits of the log into the store's own files; opening does it after a crash."""
-    import neargraph
+    """Write the commits in the log into the files of the store.
 
-    with neargraph.open(store, busy_timeout=busy_timeout) as handle:
+    Other processes see them then. Opening a store does the same after a crash.
+    """
+    with opened(store, busy_timeout=busy_timeout) as handle:
         recovered = handle.info()["commits_recovered"]
         report = {"commits_recovered": recovered, **handle.checkpoint()}
     rows = [(name.replace("_", " "), value) for name, value in report.items()]

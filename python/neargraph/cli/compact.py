@@ -1,26 +1,23 @@
 """`neargraph compact G.ng`."""
 
-from pathlib import Path
-from typing import Annotated
-
-import typer
-
 from neargraph.units import format_bytes
 
-from .show import BusyTimeout, bars, print_report
+from .options import BusyTimeout, Memory, StoreArgument, opened
+from .settings import Json
+from .show import bars, print_report
 
 
 def compact(
-    store: Annotated[Path, typer.Argument(help="The store, NAME.ng.")],
-    memory: Annotated[str | None, typer.Option(help="Memory to use, like 256MB.")] = None,
+    store: StoreArgument,
+    memory: Memory = None,
     busy_timeout: BusyTimeout = 5.0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
-    """Rewrites a store into fresh files: lists in order, nothing unused between them."""
-    import neargraph
+    """Rewrite a store without unused space, its lists in order.
 
-    opened = neargraph.open(store, memory=memory, busy_timeout=busy_timeout)
-    with opened as handle, bars(as_json) as progress:
+    Needs disk space for a second copy meanwhile. Ids and content stay the same.
+    """
+    with opened(store, memory, busy_timeout=busy_timeout) as handle, bars() as progress:
         report = handle.compact(lambda done, total: progress("compact", done, total))
     rows = [
         ("before", format_bytes(report["bytes_before"])),

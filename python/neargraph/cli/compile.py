@@ -2,71 +2,83 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
 from neargraph.units import parse_bytes
 
-from .seeds import Seeds, input_nodes, named_or_default
-from .show import (
+from .options import (
     Backend,
+    NodeType,
     Recover,
-    bars,
-    console,
-    pairs_table,
-    print_json,
-    print_report,
-    readable,
-    size,
+    Seed,
+    StoreArgument,
+    opened,
+    parse_fanouts,
 )
-from .train import parse_fanouts
+from .seeds import Seeds, input_nodes, named_or_default
+from .settings import Json
+from .show import bars, console, pairs_table, print_json, print_report, readable, size
 
 # The options with long help, so that the command fits on a screen.
 _Layout = Annotated[
-    str, typer.Option(help="direct: rows beside lists in one file, instead of epochs.")
+    Literal["paged", "direct"],
+    typer.Option(help="direct: write the graph with rows beside lists, instead of epochs."),
 ]
-_PageSize = Annotated[str, typer.Option(help="Page size of the direct layout, 4KiB to 64KiB.")]
+_Method = Annotated[Literal["uniform", "labor", "weighted"], typer.Option(help="Sampling method.")]
+_Out = Annotated[Path | None, typer.Option(help="Directory of the files. Default: STORE/compiled.")]
+_DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the estimate and stop.")]
+_PageSize = Annotated[
+    str, typer.Option(help="Page size of the direct layout, 4KiB to 64KiB.", metavar="SIZE")
+]
 _DependentBatches = Annotated[
-    int, typer.Option(help="With labor, so many batches in a row choose alike.")
+    int,
+    typer.Option(help="LABOR only: number of consecutive batches that share random numbers."),
 ]
-_Attrs = Annotated[str | None, typer.Option(help="Tensors to compile, like x,y; all unless given.")]
+_Attrs = Annotated[
+    str | None, typer.Option(help="Tensors to compile, e.g. x,y. Default: all tensors.")
+]
+_Memory = Annotated[
+    str | None,
+    typer.Option(
+        help="Memory budget of the store, here and at replay, e.g. 2GB. Default: a quarter of RAM.",
+        metavar="SIZE",
+    ),
+]
 
 
 def compile_(
-    store: Annotated[Path, typer.Argument(help="The store, NAME.ng.")],
+    store: StoreArgument,
     layout: _Layout = "paged",
     page_size: _PageSize = "4KiB",
-    name: Annotated[str, typer.Option(help="Of the file of the direct layout.")] = "graph",
-    epochs: Annotated[int, typer.Option(help="How many different epochs.")] = 1,
-    fanouts: Annotated[str, typer.Option(help="Neighbours per layer, -1 for all.")] = "15,10",
-    batch_size: Annotated[int, typer.Option(help="Seeds of a batch.")] = 1024,
+    name: Annotated[str, typer.Option(help="Name of the file of the direct layout.")] = "graph",
+    epochs: Annotated[int, typer.Option(help="Number of different epochs to sample.")] = 1,
+    fanouts: Annotated[str, typer.Option(help="Neighbours per layer; -1 = all.")] = "15,10",
+    batch_size: Annotated[int, typer.Option(help="Seeds per batch.")] = 1024,
     seeds: Seeds = None,
-    node_type: Annotated[str | None, typer.Option(help="Type of the seeds.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of order and draws.")] = 0,
-    shuffle: Annotated[bool, typer.Option(help="Permute the seeds in every epoch.")] = True,
-    drop_last: Annotated[bool, typer.Option(help="Leave a smaller last batch out.")] = False,
-    replace: Annotated[bool, typer.Option(help="Draw with replacement.")] = False,
-    method: Annotated[str, typer.Option(help="uniform, labor or weighted.")] = "uniform",
+    node_type: NodeType = None,
+    seed: Seed = 0,
+    shuffle: Annotated[bool, typer.Option(help="Shuffle the seeds in every epoch.")] = True,
+    drop_last: Annotated[bool, typer.Option(help="Drop a smaller last batch.")] = False,
+    replace: Annotated[bool, typer.Option(help="Sample neighbours with replacement.")] = False,
+    method: _Method = "uniform",
     dependent_batches: _DependentBatches = 1,
     attrs: _Attrs = None,
-    memory: Annotated[
-        str | None, typer.Option(help="Memory of the store, here and when replaying, like 2GB.")
-    ] = None,
+    memory: _Memory = None,
     first_epoch: Annotated[int, typer.Option(help="Number of the first epoch.")] = 0,
-    out: Annotated[
-        Path | None, typer.Option(help="Directory of the files; STORE/compiled unless given.")
-    ] = None,
-    overwrite: Annotated[bool, typer.Option(help="Write epochs again that are there.")] = False,
+    out: _Out = None,
+    overwrite: Annotated[bool, typer.Option(help="Overwrite existing epochs.")] = False,
     backend: Backend = "auto",
     recover: Recover = True,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the estimate only.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    dry_run: _DryRun = False,
+    as_json: Json = False,
 ) -> None:
-    """Samples epochs once and writes them down, so that loaders can replay them.
+    """Sample epochs once and store them, so that loaders replay them.
 
-    With --layout direct, writes the graph itself down with rows beside neighbour lists instead, for
-    loaders with layout="direct"; then --attrs, --memory, --out and --overwrite are all that counts.
+    --layout direct writes the graph with feature rows beside neighbour lists instead, for loaders
+    with reading="direct_layout". Of the other options, only --page-size, --name, --attrs, --memory,
+    --out, --overwrite and --dry-run apply then.
     """
     import neargraph
     from neargraph.loader.compiling import EpochCompiler
@@ -75,8 +87,10 @@ def compile_(
 
     is_direct = check_layout(layout, "uniform") == "direct"
     tensors = None if attrs is None else attrs.split(",")
-    opened = neargraph.open(store, memory=memory, backend=backend, recover=recover)
-    with opened as handle, bars(as_json) as progress:
+    with (
+        opened(store, memory, backend=backend, recover=recover) as handle,
+        bars() as progress,
+    ):
         if is_direct:
             where: dict[str, Any] = {"page_bytes": parse_bytes(page_size), "directory": out}
             where |= {"overwrite": overwrite, "dry_run": dry_run, "progress": progress}
@@ -110,7 +124,7 @@ def _show_direct(store: Path, report: Mapping[str, Any], as_json: bool) -> None:
     rows = [
         ("file", report["file"] + ("" if report["written"] else " (not written)")),
         ("tensors", ", ".join(report["tensors"]) or "none"),
-        ("read from the store", ", ".join(report["left_out"]) or "nothing else"),
+        ("tensors left in the store", ", ".join(report["left_out"]) or "none"),
         ("size", f"{size(report['file_bytes'])} of {size(report['free_bytes'])} free"),
         ("inflation", f"{report['inflation']:.3f} times rows, degrees and 4-byte neighbours"),
         ("address", f"{report['address_bytes']} bytes, {report['section_bits']} bits of section"),
@@ -129,13 +143,13 @@ def _show_estimate(store: Path, estimate: Any) -> None:
     compared = "" if times is None else f", {times:.2f} times the features"
     rows = [
         ("epochs", estimate.epochs),
-        ("batches an epoch", estimate.batches),
-        ("disk an epoch", size(estimate.bytes_per_epoch) + compared),
-        ("disk in all", f"{size(estimate.total_bytes)} of {size(estimate.free_bytes)} free"),
+        ("batches per epoch", estimate.batches),
+        ("disk per epoch", size(estimate.bytes_per_epoch) + compared),
+        ("disk in total", f"{size(estimate.total_bytes)} of {size(estimate.free_bytes)} free"),
         ("rows held in memory", f"{estimate.hot_rows:,}, {size(estimate.hot_bytes)}"),
         ("time to build", f"{estimate.build_seconds:.0f} s"),
-        ("an epoch read fresh", f"{estimate.fresh_seconds_per_epoch:.1f} s"),
-        ("an epoch replayed", f"{estimate.replay_seconds_per_epoch:.1f} s"),
-        ("pays after", "never" if pays is None else f"{pays:.1f} replayed epochs"),
+        ("an epoch, sampled", f"{estimate.fresh_seconds_per_epoch:.1f} s"),
+        ("an epoch, replayed", f"{estimate.replay_seconds_per_epoch:.1f} s"),
+        ("pays off after", "never" if pays is None else f"{pays:.1f} replayed epochs"),
     ]
     console().print(pairs_table(f"Estimate for {store}", rows))

@@ -12,21 +12,24 @@ if TYPE_CHECKING:
 Address = Annotated[
     str, typer.Option(help="Address of the server: HOST:PORT or unix:PATH.", show_default=True)
 ]
+GraphName = Annotated[str, typer.Option(help="Graph on the server. Default: the only one.")]
+Timeout = Annotated[float, typer.Option(help="Seconds to wait for the answer.", metavar="SECONDS")]
 TokenFile = Annotated[
     Path | None,
-    typer.Option(help="File that holds the token alone. Default: what NEARGRAPH_TOKEN holds."),
+    typer.Option(help="File with the access token. Default: the variable NEARGRAPH_TOKEN."),
 ]
 Ca = Annotated[
     Path | None,
-    typer.Option(help="Certificates (PEM) of those who sign the server's. Default: no encryption."),
+    typer.Option(help="CA certificates that sign the server's (PEM). Default: no encryption."),
 ]
 Cert = Annotated[
-    Path | None, typer.Option(help="Certificate of the client (PEM), where the server wants one.")
+    Path | None,
+    typer.Option(help="Client certificate (PEM), for servers that require one. Needs --key."),
 ]
-Key = Annotated[Path | None, typer.Option(help="Its key (PEM).")]
+Key = Annotated[Path | None, typer.Option(help="Private key of --cert (PEM).")]
 ServerName = Annotated[
     str | None,
-    typer.Option(help="Name in the server's certificate, where it is not that of the address."),
+    typer.Option(help="Name in the server's certificate, if it is not that of the address."),
 ]
 
 
@@ -54,7 +57,7 @@ def client(
     if ca is None and (cert or key or server_name):
         raise typer.BadParameter("--cert, --key and --server-name need --ca")
     if (cert is None) != (key is None):
-        raise typer.BadParameter("--cert and --key go together")
+        raise typer.BadParameter("--cert and --key need each other")
     given = {"ca": ca, "cert": cert, "key": key, "server_name": server_name}
     tls = None if ca is None else given
     return neargraph.Client(address, token=token_of(token_file), timeout=timeout, tls=tls)

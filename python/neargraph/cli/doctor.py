@@ -1,90 +1,155 @@
 """`neargraph doctor`: what this machine offers, and what would help."""
 
 import json
-import os
-import platform
-import resource
-from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from .machine import (
+    block_device,
+    interpreter,
+    measured,
+    nvidia_driver,
+    packages,
+    torch_build,
+)
+from .options import complete_stores
+from .settings import Json
 from .show import console, pairs_table, print_json, size
 
-_PACKAGES = ("numpy", "torch", "torch_geometric", "pyarrow", "matplotlib", "scikit-learn")
+# No rotational disk is as quick, and hardly an SSD is slower.
+_SLOW_READS_PER_S = 1000
+# Virtual disks say that they are rotational, whatever is below.
+_VIRTUAL = ("vd", "xvd")
+_NETWORKS = ("nfs", "nfs4", "cifs", "smb2", "ceph", "fuse", "fuseblk", "9p", "lustre")
 
 
 def doctor(
-    path: Annotated[Path, typer.Argument(help="A folder on the disk to look at.")] = Path("."),
+    path: Annotated[
+        Path,
+        typer.Argument(
+            help="Store, or folder on the disk to check.",
+            metavar="PATH",
+            autocompletion=complete_stores,
+        ),
+    ] = Path("."),
     disk: Annotated[
-        bool, typer.Option("--disk", help="Measure the disk of the store PATH, and keep it.")
+        bool,
+        typer.Option(
+            "--disk",
+            help="Measure the disk: the files of a store, whose rates are kept for a day, or a "
+            "file of 64 MiB in a folder, which is removed.",
+        ),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
-    """Tries the back ends and limits of this machine, and gives advice."""
-    import neargraph
+    """Check what this machine supports and suggest changes.
+
+    Tries the I/O back ends on the disk of PATH, and reports limits, packages, torch and GPUs.
+    """
     from neargraph import _core
 
     facts: dict[str, Any] = {
-        "machine": machine(),
-        "packages": {name: version(name) for name in _PACKAGES},
+        "machine": interpreter(),
+        "packages": packages(),
+        "torch": torch_build(),
+        "nvidia_driver": nvidia_driver(),
         "probe": json.loads(_core.probe(str(path))),
+        "device": block_device(path),
     }
     if disk:
-        with neargraph.open(path) as store:
-            facts["disk"] = store.measure_disk()
+        facts["measured"] = measured(path)
     facts["advice"] = advice(facts)
     if as_json:
         print_json(facts)
         return
     out = console()
     out.print(pairs_table("Machine", _shown(facts["machine"])))
-    packages = [(name, found or "not installed") for name, found in facts["packages"].items()]
-    out.print(pairs_table("Packages", packages))
-    out.print(pairs_table(f"Disk under {path}", _shown(facts["probe"])))
+    versions = [(name, found or "not installed") for name, found in facts["packages"].items()]
+    out.print(pairs_table("Packages", versions))
+    out.print(pairs_table("torch and GPU", _torch_rows(facts)))
+    out.print(pairs_table(f"Disk under {path}", _shown(facts["device"] | facts["probe"])))
     if disk:
-        out.print(pairs_table("Measured, kept for a day", _rates(facts["disk"])))
+        out.print(pairs_table("Measured rates", _rates(facts["measured"])))
     for line in facts["advice"]:
         out.print(f"- {line}", markup=False)
 
 
-def machine() -> dict[str, Any]:
-    """What Python itself can tell: versions, cores, open files; the rest is the core's probe."""
-    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return {
-        "python": platform.python_version(),
-        "kernel": platform.release(),
-        "cores": len(os.sched_getaffinity(0)),
-        "open_files": files,
-    }
-
-
-def version(package: str) -> str | None:
-    """The installed version of a package, without importing it."""
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
-
-
 def advice(facts: dict[str, Any]) -> list[str]:
     """What the user could change, most useful first."""
-    lines = []
-    if not facts["packages"]["torch"] or not facts["packages"]["torch_geometric"]:
-        lines.append("training needs torch and PyG: pip install torch torch_geometric")
+    lines = [*_of_torch(facts)]
     if not facts["packages"]["pyarrow"]:
-        lines.append("Parquet and Arrow input needs pyarrow: pip install pyarrow")
+        lines.append(
+            "Parquet and Arrow files need pyarrow; install it with: pip install "
+            "'neargraph[parquet]'"
+        )
+    if _is_slow(facts):
+        name = facts["device"]["device"]
+        lines.append(f"{name} is a rotational disk, slow at random reads; keep stores on an SSD")
+    system = str(facts["probe"].get("file_system", ""))
+    if system in _NETWORKS or system.startswith("fuse"):
+        lines.append(f"{system} is not a local file system; keep stores on a local SSD")
     lines.extend(str(line) for line in facts["probe"].get("advice", []))
     return lines or ["nothing to change"]
+
+
+def _is_slow(facts: dict[str, Any]) -> bool:
+    """Whether the disk is rotational: by its rate, or by what the system says of real disks."""
+    measured = facts.get("measured")
+    if measured:
+        return bool(measured["reads_per_s"] < _SLOW_READS_PER_S)
+    device = facts["device"]
+    return bool(device["rotational"]) and not device["device"].startswith(_VIRTUAL)
+
+
+def _of_torch(facts: dict[str, Any]) -> list[str]:
+    torch, driver = facts["torch"], facts["nvidia_driver"]
+    if torch is None or not facts["packages"]["torch_geometric"]:
+        return ["training needs torch and PyG; install them with: pip install 'neargraph[torch]'"]
+    if "error" in torch:
+        return [f"torch is installed, but fails to import ({torch['error']}); install it again"]
+    if driver and torch["build"] == "CPU":
+        return [
+            f"this machine has an NVIDIA driver ({driver}), but torch is a CPU build; install a "
+            "CUDA build from https://pytorch.org to train on the GPU"
+        ]
+    if "gpu_error" in torch:
+        return [f"torch cannot use the GPU: {torch['gpu_error']}"]
+    if driver and not torch["gpus"]:
+        return [
+            "torch sees no GPU although the NVIDIA driver is loaded; check CUDA_VISIBLE_DEVICES"
+        ]
+    return []
+
+
+def _torch_rows(facts: dict[str, Any]) -> list[tuple[str, Any]]:
+    torch = facts["torch"]
+    if torch is None:
+        return [("torch", "not installed"), ("NVIDIA driver", facts["nvidia_driver"])]
+    if "error" in torch:
+        return [("torch", f"fails to import: {torch['error']}")]
+    rows = [
+        ("torch", f"{torch['version']} ({torch['build']} build)"),
+        ("threads", f"{torch['threads']}, {torch['interop_threads']} between operations"),
+        ("NVIDIA driver", facts["nvidia_driver"]),
+    ]
+    for at, gpu in enumerate(torch["gpus"]):
+        memory = f"{size(gpu['memory_bytes'])}, {size(gpu['free_bytes'])} free"
+        rows.append((f"GPU {at}", f"{gpu['name']}, {memory}, capability {gpu['capability']}"))
+    if not torch["gpus"]:
+        rows.append(("GPU", "none"))
+    return rows
 
 
 def _shown(facts: dict[str, Any]) -> list[tuple[str, Any]]:
     rows: list[tuple[str, Any]] = []
     for key, value in facts.items():
-        if key == "advice":
+        if key == "advice" or (key in ("device", "model", "size_bytes") and value is None):
             continue
-        if key.endswith("_bytes"):
+        if key == "rotational" and value is None:
+            value = "unknown"
+        elif key.endswith("_bytes"):
             value = "unlimited" if value is None else size(value)
         elif isinstance(value, list | dict):
             value = _flat(value)
@@ -92,13 +157,15 @@ def _shown(facts: dict[str, Any]) -> list[tuple[str, Any]]:
     return rows
 
 
-def _rates(found: dict[str, float] | None) -> list[tuple[str, Any]]:
+def _rates(found: dict[str, Any] | None) -> list[tuple[str, Any]]:
     if found is None:
-        return [("nothing", "no file of the store has 64 MiB")]
-    return [
-        ("random 4 KiB reads a second", f"{found['reads_per_s']:,.0f}"),
-        ("sequential reading", f"{size(int(found['bytes_per_s']))} a second"),
-    ]
+        return [("not measured", "the store has no file of 64 MiB or more")]
+    rows = [("random 4 KiB reads per second", f"{found['reads_per_s']:,.0f}")]
+    if "reads_per_s_one_by_one" in found:
+        alone = f"{found['reads_per_s_one_by_one']:,.0f}"
+        rows.append(("  at queue depth 1", alone))
+    rows.append(("sequential reads", f"{size(int(found['bytes_per_s']))} per second"))
+    return rows
 
 
 def _flat(value: Any) -> str:

@@ -1,25 +1,33 @@
 """`neargraph evaluate RUN`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
+from .settings import Json
 from .show import print_report
 
 
 def evaluate(
-    run: Annotated[Path, typer.Argument(help="The folder of a run.")],
-    split: Annotated[str, typer.Option(help="train, val or test.")] = "test",
+    run: Annotated[Path, typer.Argument(help="Folder of a training run.", metavar="RUN")],
+    split: Annotated[
+        Literal["train", "val", "test"], typer.Option(help="Split to measure.")
+    ] = "test",
     store: Annotated[
-        Path | None, typer.Option(help="Where the store is now. Default: where it was.")
+        Path | None,
+        typer.Option(help="Store directory, if it moved. Default: the store of the run."),
     ] = None,
     state: Annotated[
-        str, typer.Option(help="last or best; auto is what the run was tested with.")
+        Literal["auto", "last", "best"],
+        typer.Option(help="Parameters to load; auto takes those that the run was tested with."),
     ] = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
-    """Measures the model of a run on a split, and writes the metrics to its folder."""
+    """Measure the model of a training run on a split.
+
+    The metrics are also written into the folder of the run.
+    """
     import neargraph
 
     neargraph.tune_process()

@@ -7,42 +7,53 @@ import typer
 
 from neargraph._room import minimum_of
 from neargraph.exceptions import UnsupportedArgument
-from neargraph.importers import ImportOptions, Note, check_target
 
-from .show import Recover, bars, print_report, readable
+from .options import Recover, StoreArgument, opened
+from .settings import Json
+from .show import bars, print_notes, print_report, readable
+
+_Memory = Annotated[
+    str | None,
+    typer.Option(
+        help="Memory budget of store and import together, e.g. 1GB. Default: half of RAM.",
+        metavar="SIZE",
+    ),
+]
+_Density = Annotated[
+    float | None,
+    typer.Option(
+        help="Mean degree of the seed graph that is drawn. Default: 3, less for small factors."
+    ),
+]
 
 
 @minimum_of(lambda minimum: 2 * minimum)
 def expand(
-    store: Annotated[Path, typer.Argument(help="The store, NAME.ng.")],
-    out: Annotated[Path, typer.Argument(help="The new store, NAME.ng.")],
+    store: StoreArgument,
+    out: Annotated[Path, typer.Argument(help="Store to create, NAME.ng.", metavar="OUT")],
     factor: Annotated[
-        int | None, typer.Option(help="Copies of each node; may be left out with --seed-graph.")
+        int | None, typer.Option(help="Copies of each node. Give this or --seed-graph.")
     ] = None,
-    density: Annotated[
-        float | None,
-        typer.Option(
-            help="Mean degree of the seed graph, made of the graph. Default: 3, or less "
-            "for a smaller factor."
-        ),
-    ] = None,
+    density: _Density = None,
     seed_graph: Annotated[
         Path | None,
-        typer.Option(help="The seed graph: a .npy file [2, E] or [E, 2] of its edges."),
+        typer.Option(help="Edges of the seed graph: a .npy file, [2, E] or [E, 2]."),
     ] = None,
-    memory: Annotated[
-        str | None, typer.Option(help="Memory of the store and of the import together, like 1GB.")
-    ] = None,
+    memory: _Memory = None,
     reverse: Annotated[bool, typer.Option(help="Also store the reverse edge types.")] = False,
-    threads: Annotated[int | None, typer.Option(help="Threads to use.")] = None,
-    overwrite: Annotated[bool, typer.Option(help="Replace a store that nobody writes to.")] = False,
+    threads: Annotated[
+        int | None, typer.Option(help="Threads. Default: one for each core.")
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option(help="Replace OUT if it exists and no process writes to it.")
+    ] = False,
     recover: Recover = True,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
-    """Writes the Kronecker product of a store with a small seed graph: the same graph, larger."""
-    import neargraph
+    """Write a larger graph: the Kronecker product of a store and a small seed graph."""
     from neargraph.datasets import Seed
     from neargraph.datasets import expand as product
+    from neargraph.importers import ImportOptions, check_target
     from neargraph.units import parse_bytes
 
     if (factor is None) == (seed_graph is None):
@@ -50,7 +61,7 @@ def expand(
     check_target(out, ImportOptions(overwrite=overwrite))
     half = None if memory is None else parse_bytes(memory) // 2
     given = None if seed_graph is None else Seed.read(seed_graph)
-    with neargraph.open(store, memory=half, recover=recover) as handle, bars(as_json) as progress:
+    with opened(store, half, recover=recover) as handle, bars() as progress:
         report = product(
             handle,
             out,
@@ -69,6 +80,4 @@ def expand(
         if key != "notes"
     ]
     print_report(as_json, {"out": str(out), **report}, f"Wrote {out}", rows)
-    if not as_json:
-        for note in report["notes"]:
-            typer.echo(f"note: {Note(**note)}")
+    print_notes(report["notes"])

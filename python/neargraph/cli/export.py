@@ -1,38 +1,58 @@
-"""`neargraph export G.ng FOLDER`."""
+"""`neargraph export G.ng OUT`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 import typer
 
-from neargraph.exceptions import UnsupportedArgument
-from neargraph.importers import Note
+from .options import Memory, Recover, StoreArgument, opened
+from .settings import Json, settings
+from .show import bars, print_notes, print_report, size
 
-from .show import Recover, bars, print_report, size
+_Format = Annotated[
+    Literal["graphbolt", "parquet", "pyg", "npz"],
+    typer.Option(
+        help="Output: a folder for GraphBolt, a folder of Parquet tables, a PyG Data or HeteroData "
+        "(.pt), or NumPy arrays (.npz)."
+    ),
+]
 
 
 def export(
-    store: Annotated[Path, typer.Argument(help="The store, NAME.ng.")],
-    folder: Annotated[Path, typer.Argument(help="The new folder.")],
-    format: Annotated[str, typer.Option(help="graphbolt.")] = "graphbolt",
-    memory: Annotated[str | None, typer.Option(help="Memory to use, like 256MB.")] = None,
+    store: StoreArgument,
+    out: Annotated[
+        Path, typer.Argument(help="Folder or file to create; must not exist.", metavar="OUT")
+    ],
+    format: _Format = "graphbolt",
+    memory: Memory = None,
     recover: Recover = True,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
-    """Writes a store as a data set of another package: GraphBolt's OnDiskDataset."""
-    if format != "graphbolt":
-        raise UnsupportedArgument(f"--format {format}: there is graphbolt")
-    import neargraph
-    from neargraph.datasets import to_graphbolt
+    """Export a store to GraphBolt, Parquet, PyG or NumPy.
 
-    with neargraph.open(store, memory=memory, recover=recover) as handle, bars(as_json) as progress:
-        report = to_graphbolt(handle, folder, progress=progress)
+    Notes name everything that the output cannot hold. The pyg format must fit into memory; the
+    others are written in pieces of a few megabytes.
+    """
+    from neargraph import datasets
+
+    writers: dict[str, Any] = {
+        "graphbolt": datasets.to_graphbolt,
+        "parquet": datasets.to_parquet,
+        "pyg": datasets.to_pyg,
+        "npz": datasets.to_npz,
+    }
+    more = {"memory": memory} if format == "pyg" else {}
+    with opened(store, memory, recover=recover) as handle, bars() as progress:
+        report = writers[format](handle, out, progress=progress, **more)
     rows = [
         ("nodes", report["num_nodes"]),
         ("edges", report["num_edges"]),
         ("on disk", size(report["bytes"])),
     ]
-    print_report(as_json, report, f"Wrote {folder}", rows)
-    if not as_json:
-        for note in report["notes"]:
-            typer.echo(f"note: {Note(**note)}")
+    print_report(as_json, report, f"Wrote {out}", rows)
+    print_notes(report["notes"])
+    if not settings.silent:
+        needed = report.get("import_options", [])
+        typer.echo(
+            " ".join(["import again with: neargraph import", str(out), "--out", "NEW.ng", *needed])
+        )

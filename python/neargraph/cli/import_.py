@@ -1,6 +1,7 @@
-"""`neargraph import SRC --out G.ng`."""
+"""`neargraph import SOURCE... --out G.ng`."""
 
 from dataclasses import asdict
+from inspect import signature
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,121 +10,102 @@ import typer
 from neargraph._room import minimum_of
 from neargraph.exceptions import ImportFailed
 from neargraph.importers import (
-    FORMATS,
     GraphPlan,
     ImportOptions,
     Note,
-    TextHints,
     check_target,
     estimate_import,
-    parse_columns,
     plan_source,
     run_import,
 )
-from neargraph.importers.memory import INTERPRETER_BYTES, beside_interpreter
+from neargraph.importers.memory import INTERPRETER_BYTES
+from neargraph.importers.notes import in_words
+from neargraph.importers.preview import preview_import
+from neargraph.remedies import flag_words, on_command_line
 from neargraph.units import parse_bytes
 
+from . import import_options as given
+from .import_preview import preview_tables
 from .show import bars, console, pairs_table, print_json, readable, size
-
-# The options with long help, so that the command fits on a screen.
-_Format = Annotated[
-    str | None,
-    typer.Option(help=f"{', '.join(FORMATS)}. Default: what the input looks like."),
-]
-_Memory = Annotated[
-    str | None,
-    typer.Option(help="Memory of the whole process, e.g. 256MB. Default: a quarter of RAM."),
-]
-_Split = Annotated[str | None, typer.Option(help="train,val,test in percent, like 60,20,20.")]
-_Delimiter = Annotated[str | None, typer.Option(help="Text: one character, or tab, comma, blank.")]
-_Columns = Annotated[
-    str | None, typer.Option(help="src=0,dst=1,time=2,weight=3 (numbers or names).")
-]
-_TimeScale = Annotated[
-    float | None, typer.Option(help="Text: multiply times by this and round, such as 1000.")
-]
-_ReuseIds = Annotated[bool, typer.Option(help="Give the ids of deleted nodes to new ones.")]
-_XDtype = Annotated[
-    str | None, typer.Option(help="Store x as f16, bf16 or i8 (scaled by column); read as f32.")
-]
-_Dense = Annotated[bool, typer.Option(help="Store x with its zeros, even if most of it is.")]
-_Relabel = Annotated[
-    bool, typer.Option(help="Number only the ids that occur, ascending; keep them as names.")
-]
-_Strict = Annotated[bool, typer.Option(help="Refuse an import that would end with notes.")]
 
 
 @minimum_of(lambda minimum: minimum + INTERPRETER_BYTES)
 def import_(
-    source: Annotated[Path, typer.Argument(help="File or folder to read.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The new store, NAME.ng.")],
-    format: _Format = None,
-    memory: _Memory = None,
-    undirected: Annotated[bool, typer.Option(help="Store both directions.")] = False,
-    self_loops: Annotated[str, typer.Option(help="keep, remove or add.")] = "keep",
-    unique: Annotated[bool, typer.Option(help="Keep one of parallel edges.")] = False,
-    reverse: Annotated[bool, typer.Option(help="Also store the reverse edge types.")] = False,
-    edge_ids: Annotated[bool, typer.Option(help="Keep the input row of each edge.")] = False,
-    fill: Annotated[float, typer.Option(help="Share of a page to fill.")] = 0.9,
-    page_size: Annotated[str, typer.Option(help="4KiB to 64KiB.")] = "4KiB",
-    split: _Split = None,
-    split_type: Annotated[str | None, typer.Option(help="Node type to split.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the split.")] = 0,
-    num_nodes: Annotated[int | None, typer.Option(help="Number of nodes, if larger.")] = None,
-    delimiter: _Delimiter = None,
-    header: Annotated[bool | None, typer.Option(help="Text: the first line names columns.")] = None,
-    columns: _Columns = None,
-    time_scale: _TimeScale = None,
-    strings: Annotated[bool, typer.Option(help="Text: node ids are strings.")] = False,
-    reuse_ids: _ReuseIds = False,
-    x_dtype: _XDtype = None,
-    dense: _Dense = False,
-    relabel: _Relabel = False,
-    strict: _Strict = False,
-    threads: Annotated[int | None, typer.Option(help="Threads to use.")] = None,
-    overwrite: Annotated[bool, typer.Option(help="Replace a store that nobody writes to.")] = False,
-    dry_run: Annotated[bool, typer.Option(help="Print the estimate and stop.")] = False,
+    source: given.Sources = None,
+    *,
+    out: given.Out,
+    format: given.Format = None,
+    memory: given.Memory = None,
+    nodes: given.Nodes = None,
+    edges: given.Edges = None,
+    key: given.Key = None,
+    features: given.Features = None,
+    label: given.Label = None,
+    delimiter: given.Delimiter = None,
+    header: given.Header = None,
+    columns: given.Columns = None,
+    time_scale: given.TimeScale = None,
+    strings: given.Strings = False,
+    encoding: given.Encoding = None,
+    bipartite: given.Bipartite = None,
+    undirected: given.Undirected = False,
+    self_loops: given.SelfLoops = "keep",
+    unique: given.Unique = False,
+    reverse: given.Reverse = False,
+    edge_ids: given.EdgeIds = False,
+    relabel: given.Relabel = False,
+    num_nodes: given.NumNodes = None,
+    split: given.Split = None,
+    split_type: given.SplitType = None,
+    seed: given.Seed = 0,
+    x_dtype: given.XDtype = None,
+    dense: given.Dense = False,
+    fill: given.Fill = 0.9,
+    page_size: given.PageSize = "4KiB",
+    reuse_ids: given.ReuseIds = False,
+    strict: given.Strict = False,
+    threads: given.Threads = None,
+    overwrite: given.Overwrite = False,
+    dry_run: given.DryRun = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Imports edge lists, tables, matrices and known data sets into a store."""
-    settings = ImportOptions(
-        memory=None if memory is None else beside_interpreter(parse_bytes(memory)),
-        threads=threads,
-        undirected=undirected,
-        self_loops=self_loops,  # type: ignore[arg-type]
-        unique=unique,
-        reverse=reverse,
-        edge_ids=edge_ids,
-        page_bytes=parse_bytes(page_size),
-        fill=fill,
-        split=split,
-        split_type=split_type,
-        seed=seed,
-        num_nodes=num_nodes,
-        reuse_ids=reuse_ids,
-        x_dtype=x_dtype,  # type: ignore[arg-type]
-        dense=dense,
-        relabel=relabel,
-        strict=strict,
-        overwrite=overwrite,
-    )
-    if not dry_run:
+    """Import an edge list, tables, arrays or a known data set into a new store."""
+    _import(dict(locals()))
+
+
+def _import(values: dict[str, Any]) -> None:
+    """Imports what the options say."""
+    settings, hints = given.settings_of(values), given.hints_of(values)
+    sources = given.sources_of(values["source"], given.tables_of(values))
+    out, as_json = values["out"], values["as_json"]
+    if not values["dry_run"]:
         check_target(out, settings)
-    hints = TextHints(delimiter, header, parse_columns(columns), strings, time_scale)
-    plan = plan_source(source, format, hints, settings.memory)
+    folder = out.absolute().parent
+    plan = plan_source(sources, values["format"], hints, settings.memory, folder)
     estimate = estimate_import(plan, out, settings)
-    if memory is not None:
-        estimate["memory_bytes"] = parse_bytes(memory)
+    if values["memory"] is not None:
+        estimate["memory_bytes"] = parse_bytes(values["memory"])
     if not as_json:
         _show_plan(plan, estimate)
-    if dry_run:
-        notes = [asdict(note) for note in plan.notes]
-        if as_json:
-            print_json(_planned(plan, estimate, notes))
-        else:
-            _show_notes(notes)
+    if not values["dry_run"]:
+        _run(plan, out, settings, estimate, as_json)
         return
-    _run(plan, out, settings, estimate, as_json)
+    preview = preview_import(plan, out, settings)
+    notes = in_words([asdict(note) for note in plan.notes], _words)
+    if as_json:
+        print_json({**_planned(plan, estimate, notes), "preview": preview})
+    else:
+        console().print(preview_tables(preview))
+        _show_notes(notes)
+
+
+def _words(remedy: dict[str, Any]) -> str:
+    return on_command_line(remedy, _options())
+
+
+def _options() -> frozenset[str]:
+    """The options of this command, by which settings in messages are called."""
+    return frozenset(f"--{name.replace('_', '-')}" for name in signature(import_).parameters)
 
 
 def _run(
@@ -133,6 +115,7 @@ def _run(
         with bars(as_json) as progress:
             report = run_import(plan, out, settings, progress)
     except ImportFailed as error:
+        error.notes = in_words(error.notes, _words)
         if as_json and error.notes:
             print_json({"out": None, **_planned(plan, estimate, list(error.notes))})
         elif error.notes:
@@ -141,17 +124,24 @@ def _run(
                 f"{out} was not written: --strict, and the import has notes"
             ) from None
         raise
+    report["notes"] = in_words(report["notes"], _words)
     if not as_json:
         _show_report(out, report)
         return
     print_json({"out": str(out), **_planned(plan, estimate, report["notes"]), "report": report})
 
 
-def _planned(plan: Any, estimate: dict[str, Any], notes: list[dict[str, Any]]) -> dict[str, Any]:
-    return {"format": plan.format, "estimate": estimate, "facts": plan.facts, "notes": notes}
+def _planned(
+    plan: GraphPlan, estimate: dict[str, Any], notes: list[dict[str, Any]]
+) -> dict[str, Any]:
+    return {"format": plan.format, "estimate": estimate, "facts": _facts(plan), "notes": notes}
 
 
-def _show_plan(plan: Any, estimate: dict[str, Any]) -> None:
+def _facts(plan: GraphPlan) -> list[str]:
+    return [flag_words(fact, _options()) for fact in plan.facts]
+
+
+def _show_plan(plan: GraphPlan, estimate: dict[str, Any]) -> None:
     # Zeros are counted when x is read; less is stored if it is mostly zeros.
     most = "at most " if estimate["is_upper_bound"] else ""
     rows: list[tuple[str, Any]] = [
@@ -165,7 +155,9 @@ def _show_plan(plan: Any, estimate: dict[str, Any]) -> None:
         ("memory budget", size(estimate["memory_bytes"])),
         ("time", readable("seconds", estimate["seconds"])),
     ]
-    rows.extend(("contents", fact) for fact in plan.facts)
+    if estimate["spooled_bytes"]:
+        rows.insert(7, ("... of which copies of input", size(estimate["spooled_bytes"])))
+    rows.extend(("contents", fact) for fact in _facts(plan))
     console().print(pairs_table(f"Estimate for {plan.origin}", rows))
 
 

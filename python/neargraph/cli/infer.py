@@ -1,38 +1,50 @@
 """`neargraph infer G.ng MODEL.ngm`."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
 
 from neargraph.exceptions import UnsupportedArgument
-from neargraph.layerwise import Inference, InferenceResult
 
+from .options import Memory, ModelArgument, StoreArgument
+from .settings import Json
 from .show import bars, console, print_json, print_report, size, titled
+
+if TYPE_CHECKING:
+    from neargraph.layerwise import Inference, InferenceResult
+
+_Out = Annotated[
+    str,
+    typer.Option(
+        help="Result: a .npy or .parquet file, or the name of a new tensor of the store "
+        "(without dot and slash), e.g. embedding."
+    ),
+]
 
 
 def infer(
-    store: Annotated[Path, typer.Argument(help="The store, NAME.ng.")],
-    model: Annotated[Path, typer.Argument(help="The model file, NAME.ngm.")],
-    out: Annotated[
-        str,
-        typer.Option(
-            help="The result: a .npy or .parquet file, or the name of a new tensor of the store, "
-            "such as embedding, without a dot or a slash."
-        ),
-    ],
-    nodes: Annotated[str, typer.Option(help="Which nodes: all.")] = "all",
-    memory: Annotated[str | None, typer.Option(help="Memory budget, such as 2GB.")] = None,
-    threads: Annotated[int | None, typer.Option(help="Threads that compute.")] = None,
-    folder: Annotated[
-        Path | None, typer.Option(help="Folder of intermediate tables. Default: STORE.infer.")
+    store: StoreArgument,
+    model: ModelArgument,
+    out: _Out,
+    nodes: Annotated[str, typer.Option(help="Nodes to compute: all.")] = "all",
+    memory: Memory = None,
+    threads: Annotated[
+        int | None, typer.Option(help="Computing threads. Default: one for each core.")
     ] = None,
-    fresh: Annotated[bool, typer.Option(help="Do not go on where an earlier run ended.")] = False,
+    folder: Annotated[
+        Path | None, typer.Option(help="Folder for intermediate tables. Default: STORE.infer.")
+    ] = None,
+    fresh: Annotated[bool, typer.Option(help="Do not resume an earlier run.")] = False,
     plan: Annotated[bool, typer.Option(help="Print the plan and stop.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
-    """Compute what a model gives for all nodes, layer by layer."""
+    """Compute the output of a model for all nodes, layer by layer.
+
+    An interrupted run resumes when the same command is given again.
+    """
+    from neargraph.layerwise import Inference
+
     if nodes != "all":
         raise UnsupportedArgument(f"--nodes {nodes}: layer-wise inference computes all nodes")
     with Inference(store, model, memory=memory, threads=threads) as inference:
@@ -46,14 +58,14 @@ def infer(
             result = _run(inference, planned, out, folder, fresh)
         except KeyboardInterrupt:
             place = folder or inference.folder
-            typer.echo(f"stopped; the same command goes on from what is in {place}", err=True)
+            typer.echo(f"stopped; the same command resumes from {place}", err=True)
             raise typer.Exit(130) from None
     _print_result(as_json, planned, result)
 
 
 def _run(
-    inference: Inference, plan: dict[str, Any], out: str, folder: Path | None, fresh: bool
-) -> InferenceResult:
+    inference: "Inference", plan: dict[str, Any], out: str, folder: Path | None, fresh: bool
+) -> "InferenceResult":
     names = [", ".join(name for name, _ in one["tables"]) for one in plan["passes"]]
     with bars() as progress:
 
@@ -67,6 +79,8 @@ def _print_plan(as_json: bool, plan: dict[str, Any]) -> None:
     if as_json:
         print_json(plan)
         return
+    from rich.table import Table
+
     table = Table()
     for column in ("pass", "nodes", "tables (width)", "scans", "blocks", "reads", "writes"):
         table.add_column(column, justify="left" if column.startswith("table") else "right")
@@ -75,10 +89,10 @@ def _print_plan(as_json: bool, plan: dict[str, Any]) -> None:
         counts = (f"{one['num_nodes']:,}", names, str(one["scans"]), str(one["blocks"]))
         read, written = size(one["read_bytes"]), size(one["write_bytes"])
         table.add_row(str(at + 1), *counts, read, written)
-    console().print(titled("Plan; each block reads the tables of its scans once", table))
+    console().print(titled("Plan; every block reads the tables of its scans once", table))
 
 
-def _print_result(as_json: bool, plan: dict[str, Any], result: InferenceResult) -> None:
+def _print_result(as_json: bool, plan: dict[str, Any], result: "InferenceResult") -> None:
     how, meaning = result.begun
     report = {
         "outputs": {name: str(path) for name, path in result.paths.items()},

@@ -1,33 +1,34 @@
 """`neargraph info G.ng`."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Group
-from rich.table import Table
 
-from .show import Recover, console, pairs_table, print_json, size, titled
+from .options import Recover, StoreArgument, opened
+from .settings import Json
+from .show import console, pairs_table, print_json, size, titled
 
 if TYPE_CHECKING:
+    from rich.console import Group
+
     from neargraph.store import Store
 
 _Times = Annotated[
-    bool, typer.Option("--times", help="Read all lists with times: show the first and last one.")
+    bool,
+    typer.Option("--times", help="Show the first and last time of edges; reads all their lists."),
 ]
 
 
 def info(
-    store: Annotated[Path, typer.Argument(help="The store, NAME.ng.")],
+    store: StoreArgument,
     times: _Times = False,
     recover: Recover = True,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
-    """Shows what a store holds: types, counts, tensors, size."""
-    import neargraph
+    """Show the types, counts, tensors and size of a store."""
     from neargraph.loader.direct import list_direct
 
-    with neargraph.open(store, recover=recover) as handle:
+    with opened(store, recover=recover) as handle:
         facts: dict[str, Any] = {**handle.info()}
         if times:
             _add_times(handle, facts)
@@ -48,19 +49,19 @@ def info(
         ("log on disk", size(facts["log_bytes"])),
     ]
     if facts["commits_recovered"]:
-        rows.append(("recovered", f"{facts['commits_recovered']} commits of a writer that crashed"))
+        rows.append(("recovered", f"{facts['commits_recovered']} commits of a crashed writer"))
     if facts["read_only_because"]:
-        rows.append(("read only", f"they are in memory alone: {facts['read_only_because']}"))
+        rows.append(("read only", f"recovered in memory only: {facts['read_only_because']}"))
     if facts["reuse_ids"]:
-        rows.append(("ids", "of deleted nodes are given out again"))
+        rows.append(("ids", "new nodes reuse the ids of deleted ones"))
     rows += [(f"direct layout {d['file']}", _direct(d)) for d in facts["direct_layouts"]]
     rows.append(("page", f"{facts['page_bytes'] // 1024} KiB"))
-    rows.append(("back end here", facts["backend_note"]))
+    rows.append(("back end", facts["backend_note"]))
     out.print(pairs_table(str(store), rows))
     out.print(_types("Node types", facts["node_types"], _node_row))
     out.print(_types("Edge types", facts["edge_types"], _edge_row))
     if facts["reverse_types"]:
-        title = "Kept reverses, for deletions and training of users and items"
+        title = "Reverse edge types, used by deletions and bipartite training"
         out.print(_types(title, facts["reverse_types"], _edge_row))
 
 
@@ -86,11 +87,13 @@ def _add_times(handle: "Store", facts: dict[str, Any]) -> None:
 def _direct(facts: dict[str, Any]) -> str:
     if "problem" in facts:
         return str(facts["problem"])
-    state = "of this version" if facts["is_current"] else "of another version"
+    state = "of this version" if facts["is_current"] else "of another version of the store"
     return f"{size(facts['file_bytes'])} with {', '.join(facts['tensors']) or 'no rows'}, {state}"
 
 
-def _types(title: str, types: list[dict[str, Any]], row: Any) -> Group:
+def _types(title: str, types: list[dict[str, Any]], row: Any) -> "Group":
+    from rich.table import Table
+
     table = Table()
     for column in ("type", "count", "flags", "tensors"):
         table.add_column(column, justify="right" if column == "count" else "left", overflow="fold")
@@ -117,7 +120,7 @@ def _listed(names: list[str]) -> str:
 
 
 def _node_row(entry: dict[str, Any]) -> tuple[str, str, str, str]:
-    known = {"string ids": entry["has_dictionary"], "reorganised": entry["has_order"]}
+    known = {"string ids": entry["has_dictionary"], "reordered": entry["has_order"]}
     flags = ", ".join(name for name, there in known.items() if there)
     return entry["name"], f"{entry['num_nodes_live']:,}", flags, _tensors(entry)
 
@@ -126,7 +129,7 @@ def _edge_row(entry: dict[str, Any]) -> tuple[str, str, str, str]:
     names = ("undirected", "unique", "has_edge_ids", "has_time", "has_weight")
     flags = [name.removeprefix("has_").replace("_", " ") for name in names if entry.get(name)]
     if entry.get("reverse") is not None and not entry["is_reverse_index"]:
-        flags.append("reverse kept")
+        flags.append("reverse stored")
     if entry.get("first_time") is not None:
         flags[flags.index("time")] += f" {entry['first_time']} to {entry['last_time']}"
     triple = f"{entry['source']} - {entry['relation']} - {entry['destination']}"

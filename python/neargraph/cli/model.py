@@ -6,27 +6,31 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
 from neargraph.exceptions import UnsupportedArgument
 
+from .options import ModelArgument
+from .settings import Json
 from .show import console, pairs_table, print_json, size, titled
 
 
 def model(
-    file: Annotated[Path, typer.Argument(help="The model file, a folder or NAME.ngm.")],
+    file: ModelArgument,
     draw: Annotated[
-        Path | None, typer.Option(help="Draw the graph into this file, NAME.svg.")
+        Path | None, typer.Option(help="Draw the dataflow graph to this file, NAME.svg.")
     ] = None,
-    text: Annotated[bool, typer.Option("--text", help="Print the text form of the graph.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    text: Annotated[bool, typer.Option("--text", help="Print the dataflow graph as text.")] = False,
+    as_json: Json = False,
 ) -> None:
-    """Shows what a model file holds: what it takes, its weights, which kernels would run."""
+    """Show the inputs, weights and operators of a model file.
+
+    Also shows the device whose kernel runs each operator, and anything that would fail.
+    """
     from neargraph._modelfiles import hashes_of
     from neargraph.dfg import Dfg
 
     if text and as_json:
-        raise UnsupportedArgument("--text and --json are two forms of output: give one")
+        raise UnsupportedArgument("--text and --json exclude each other; give one")
     dfg = Dfg.open(file)
     if draw is not None:
         dfg.draw(draw)
@@ -46,7 +50,7 @@ def model(
     columns = ("operation", "count", "device")
     out.print(_table("Operations of the graph", columns, _counted(facts["nodes"], "none")))
     if facts["steps"]:
-        out.print(_table("Steps of a run", columns, _counted(facts["steps"], "nothing moves")))
+        out.print(_table("Steps of a run", columns, _counted(facts["steps"], "no device")))
     for problem in facts["problems"]:
         out.print(f"problem: {problem}", markup=False)
 
@@ -95,11 +99,13 @@ def _shape(shape: list[Any]) -> str:
 
 
 def _table(title: str, columns: tuple[str, ...], rows: Any) -> Any:
+    from rich.table import Table
+
     table = Table()
     for column in columns:
         right = column in ("count", "bytes")
         table.add_column(column, justify="right" if right else "left", overflow="fold")
     for row in rows:
-        # Names of strangers are no markup.
+        # Names may look like markup.
         table.add_row(*(cell.replace("[", "\\[") for cell in row))
     return titled(title, table)

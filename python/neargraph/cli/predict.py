@@ -6,50 +6,72 @@ from typing import Annotated, Any
 
 import typer
 
-from neargraph.splits import SPLITS
+from neargraph.exceptions import UnsupportedArgument
 
-from .show import Backend, Recover, bars, print_json, print_report
+from .options import (
+    Backend,
+    Memory,
+    ModelArgument,
+    NodeType,
+    Prepare,
+    Recover,
+    Seed,
+    StoreArgument,
+    opened,
+)
+from .settings import Json
+from .show import bars, print_json, print_report
 
-# Nodes whose answers are shown as a table; more belong into a file.
+# Nodes whose answers are printed as a table; more belong into a file.
 _SHOWN = 20
 # Nodes between two steps of the progress bar.
 _TOGETHER = 4096
 
 _Nodes = Annotated[
-    str, typer.Option(help="Ids like 17,4, train, val, test, all, or a .npy file of ids.")
+    str, typer.Option(help="Nodes: train, val, test, all, ids (17,4), or a .npy file of ids.")
 ]
-_Out = Annotated[Path | None, typer.Option(help="Write here: .npy, or .parquet with the ids.")]
-_Top = Annotated[int, typer.Option(help="Classes per node, with their probabilities.")]
+_Out = Annotated[
+    Path | None, typer.Option(help="Output file: .npy, or .parquet with a column of ids.")
+]
+_Top = Annotated[int, typer.Option(help="Number of classes to print for each node.")]
 
 
 def predict(
-    store: Annotated[Path, typer.Argument(help="The store, NAME.ng.")],
-    model: Annotated[Path, typer.Argument(help="The model file, NAME.ngm.")],
+    store: StoreArgument,
+    model: ModelArgument,
     nodes: _Nodes = "test",
-    node_type: Annotated[str | None, typer.Option(help="Type of the nodes.")] = None,
-    seed: Annotated[int, typer.Option(help="Of the draws of neighbours.")] = 0,
+    node_type: NodeType = None,
+    seed: Seed = 0,
     top: _Top = 1,
-    raw: Annotated[bool, typer.Option("--raw", help="What the model gives, as it is.")] = False,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Print the model's output rows, not classes.")
+    ] = False,
     out: _Out = None,
-    memory: Annotated[str | None, typer.Option(help="Memory of the store, like 2GB.")] = None,
-    prepare: Annotated[
-        str, typer.Option(help="Brought into memory: metadata, hot or all.")
-    ] = "metadata",
-    threads: Annotated[int | None, typer.Option(help="Threads of a request.")] = None,
+    memory: Memory = None,
+    prepare: Prepare = "metadata",
+    threads: Annotated[
+        int | None, typer.Option(help="Threads of a request. Default: one for each core.")
+    ] = None,
     backend: Backend = "auto",
     recover: Recover = True,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
-    """Has a trained model classify nodes of a store; no torch is needed."""
+    """Classify nodes of a store with a trained model.
+
+    Does not need torch.
+    """
     import numpy as np
 
     import neargraph
     from neargraph.loader.seeds import resolve_input_nodes
 
     _check(out, top)
-    opened = neargraph.open(store, memory=memory, backend=backend, recover=recover)
     how: dict[str, Any] = {"prepare": prepare, "threads": threads}
-    with opened as handle, neargraph.Engine(handle, model, **how) as engine, bars(as_json) as bar:
+    with (
+        opened(store, memory, backend=backend, recover=recover) as handle,
+        neargraph.Engine(handle, model, **how) as engine,
+        bars() as bar,
+    ):
         given = (node_type or engine.node_type, _wanted(nodes))
         inputs = resolve_input_nodes(handle.snapshot(), given)
         ids = inputs.nodes(np.arange(len(inputs), dtype=np.int64))
@@ -73,20 +95,24 @@ def predict(
         return
     shown = [(f"node {one['node']}", _text(one)) for one in answers[:_SHOWN]]
     if len(answers) > _SHOWN:
-        shown.append(("and more", f"{len(answers) - _SHOWN:,}; --json or --out gives all"))
+        shown.append(("...", f"{len(answers) - _SHOWN:,} more; use --json or --out for all"))
     print_report(False, report, f"Predicted by {model}", shown)
 
 
 def _check(out: Path | None, top: int) -> None:
     if top < 1:
-        raise ValueError(f"--top is {top}; it has to be at least 1")
+        raise UnsupportedArgument(f"--top is {top}; expected at least 1")
     if out is not None and out.suffix not in (".npy", ".parquet"):
-        raise ValueError(f"--out {str(out)!r} is neither a .npy nor a .parquet file")
+        raise UnsupportedArgument(
+            f"--out {str(out)!r} is not valid: expected a name ending in .npy or .parquet"
+        )
 
 
 def _wanted(text: str) -> Any:
     """What loaders take as ``input_nodes``."""
     import numpy as np
+
+    from neargraph.splits import SPLITS
 
     if text in SPLITS:
         return text
@@ -96,8 +122,9 @@ def _wanted(text: str) -> Any:
         return np.load(text)
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdigit() for part in parts):
-        raise ValueError(
-            f"--nodes {text!r} is none of {', '.join(SPLITS)}, all, ids like 17,4, or a .npy file"
+        raise UnsupportedArgument(
+            f"--nodes {text!r} is not valid: expected {', '.join(SPLITS)}, all, ids such as 17,4, "
+            "or a .npy file"
         )
     return np.array([int(part) for part in parts], dtype=np.int64)
 
@@ -121,8 +148,8 @@ def _classes(ids: Any, rows: Any, top: int, names: Sequence[str]) -> list[dict[s
     import numpy as np
 
     if rows.ndim != 2 or rows.dtype.kind != "f" or rows.shape[1] < 2:
-        raise ValueError(
-            f"the model gives rows of shape {list(rows.shape[1:])}, which are no classes: add --raw"
+        raise UnsupportedArgument(
+            f"the model returns rows of shape {list(rows.shape[1:])}, not classes; give --raw"
         )
     shifted = np.exp(rows - rows.max(axis=1, keepdims=True))
     shares = shifted / shifted.sum(axis=1, keepdims=True)
@@ -161,7 +188,7 @@ def _write(out: Path, ids: Any, rows: Any) -> None:
         from pyarrow import parquet
     except ImportError as missing:
         raise MissingDependency(
-            "Parquet needs pyarrow: pip install 'neargraph[parquet]', or give a .npy file"
+            "a .parquet file needs pyarrow: pip install 'neargraph[parquet]', or use a .npy file"
         ) from missing
     flat = rows.reshape(len(rows), -1)
     columns = {"node": ids, **{f"out_{at}": flat[:, at] for at in range(flat.shape[1])}}

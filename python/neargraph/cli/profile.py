@@ -6,12 +6,39 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args
 
 import typer
-from rich.table import Table
 
-from .show import BackendName, bars, console, print_json, titled
-from .train import parse_fanouts
+from neargraph.exceptions import UnsupportedArgument
 
-profile = typer.Typer(help="Where time goes.", no_args_is_help=True, rich_markup_mode=None)
+from .frame import PLAIN, Command, Group, with_common
+from .options import BackendName, Memory, Seed, StoreArgument, parse_fanouts
+from .settings import Json
+from .show import bars, console, print_json, titled
+
+profile = typer.Typer(**PLAIN, cls=Group, no_args_is_help=True)
+
+_Models = Annotated[str, typer.Option(help="Models to train, comma-separated: gcn, sage, cluster.")]
+_Fanouts = Annotated[
+    str | None, typer.Option(help="Fanouts of GraphSAGE. Default: 10,10; 25,15 for large graphs.")
+]
+_BatchSize = Annotated[
+    int | None,
+    typer.Option(help="Seeds per batch of GraphSAGE. Default: 16; 256 for large graphs."),
+]
+_Hidden = Annotated[
+    int | None, typer.Option(help="Hidden width. Default: 16; 256 for large graphs.")
+]
+_Parts = Annotated[int | None, typer.Option(help="Clusters. Default: 100; 1000 for large graphs.")]
+_BatchParts = Annotated[
+    int | None, typer.Option(help="Clusters per batch. Default: 16; 32 for large graphs.")
+]
+_Fused = Annotated[
+    bool,
+    typer.Option(help="Aggregate in GraphSAGE by a sparse product; hides the message stage."),
+]
+_Interval = Annotated[
+    float, typer.Option(help="Seconds between samples of processor, disk and memory use.")
+]
+_Out = Annotated[Path | None, typer.Option(help="Folder for profile.json and profile.md.")]
 
 _NAMES = {"gcn": "GCN", "sage": "GraphSAGE", "cluster": "ClusterGCN"}
 _SYSTEM = {
@@ -33,38 +60,33 @@ Sheet = tuple[str, list[str], list[list[str]]]
 
 @profile.callback()
 def _root() -> None:
-    """Where time goes."""
+    """Profile training by back end and by stage."""
 
 
-@profile.command()
+@profile.command(cls=Command)
+@with_common
 def train(
-    store: Annotated[Path, typer.Argument(help="The store, NAME.ng.")],
-    models: Annotated[str, typer.Option(help="Of gcn, sage, cluster.")] = "gcn,sage,cluster",
+    store: StoreArgument,
+    models: _Models = "gcn,sage,cluster",
     backends: Annotated[
-        str, typer.Option(help="Of memory, mmap, pread, direct, uring.")
-    ] = "memory,mmap,direct,uring",
-    repeats: Annotated[int, typer.Option(help="Runs of each.")] = 10,
-    epochs: Annotated[int, typer.Option(help="Epochs of a run.")] = 3,
-    memory: Annotated[str | None, typer.Option(help="Memory of the store, like 256MB.")] = None,
-    fanouts: Annotated[
-        str | None, typer.Option(help="GraphSAGE's; 10,10 or, for large graphs, 25,15.")
-    ] = None,
-    batch_size: Annotated[int | None, typer.Option(help="GraphSAGE's seeds; 16 or 256.")] = None,
-    hidden: Annotated[int | None, typer.Option(help="Hidden width; 16 or 256.")] = None,
-    parts: Annotated[int | None, typer.Option(help="Clusters; 100 or 1000.")] = None,
-    batch_parts: Annotated[int | None, typer.Option(help="Clusters a batch; 16 or 32.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of everything.")] = 0,
-    fused: Annotated[
-        bool, typer.Option(help="GraphSAGE sums by one product: faster, no message of its own.")
-    ] = False,
-    device: Annotated[str | None, typer.Option(help="cuda, if there is a GPU.")] = None,
-    interval: Annotated[float, typer.Option(help="Seconds between looks at the machine.")] = 0.1,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for profile.json and profile.md.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+        str, typer.Option(help="Back ends, comma-separated: memory, mmap, pread, odirect, uring.")
+    ] = "memory,mmap,odirect,uring",
+    repeats: Annotated[int, typer.Option(help="Runs of each model and back end.")] = 10,
+    epochs: Annotated[int, typer.Option(help="Epochs per run.")] = 3,
+    memory: Memory = None,
+    fanouts: _Fanouts = None,
+    batch_size: _BatchSize = None,
+    hidden: _Hidden = None,
+    parts: _Parts = None,
+    batch_parts: _BatchParts = None,
+    seed: Seed = 0,
+    fused: _Fused = False,
+    device: Annotated[str | None, typer.Option(help="Torch device, e.g. cuda.")] = None,
+    interval: _Interval = 0.1,
+    out: _Out = None,
+    as_json: Json = False,
 ) -> None:
-    """Trains models on back ends and says where the time went."""
+    """Train models on several back ends and show the time of each stage."""
     import neargraph
 
     neargraph.tune_process()
@@ -73,7 +95,7 @@ def train(
     names = _listed("--models", models, list(_NAMES))
     ends = _listed("--backends", backends, get_args(BackendName)[1:])
     if repeats < 1:
-        raise ValueError(f"--repeats is {repeats}; use 1 or more")
+        raise UnsupportedArgument(f"--repeats is {repeats}; expected at least 1")
     config = ProfileConfig(
         epochs=epochs,
         hidden=hidden,
@@ -86,7 +108,7 @@ def train(
         device=device,
         interval=interval,
     )
-    with bars(as_json) as progress:
+    with bars() as progress:
         loads = load_times(store.absolute().parent, ends, repeats)
         runs = profile_training(store, names, ends, repeats, config, memory, progress)
     report = {"store": str(store), "repeats": repeats, "load": loads, "training": runs}
@@ -110,7 +132,9 @@ def _listed(option: str, text: str, known: Sequence[_Name]) -> list[_Name]:
     names = text.split(",")
     for name in names:
         if name not in by_name:
-            raise ValueError(f"{option} {name!r} is none of {', '.join(known)}")
+            raise UnsupportedArgument(
+                f"{option} {name!r} is not valid: expected one of {', '.join(known)}"
+            )
     return [by_name[name] for name in names]
 
 
@@ -140,7 +164,7 @@ def _digits(value: float) -> str:
 
 
 def load_sheet(loads: list[dict[str, Any]]) -> Sheet:
-    """How long one file takes, by back end."""
+    """Time to load one file, by back end."""
     rows = []
     for entry in loads:
         opening = entry["opening_seconds"]
@@ -149,12 +173,12 @@ def load_sheet(loads: list[dict[str, Any]]) -> Sheet:
         file = f"{entry['bytes'] / 1e3:,.0f} kB"
         spreads = [spread(took, 1e3), spread(opening, 1e3), spread(rates)]
         rows.append([entry["backend"], file, *spreads])
-    columns = ["back end", "file", "loading ms", "of it opening ms", "MB/s"]
+    columns = ["back end", "file", "loading ms", "of that opening ms", "MB/s"]
     return "One file from the disk", columns, rows
 
 
 def training_sheets(backend: str, entries: list[dict[str, Any]]) -> list[Sheet]:
-    """What the machine did, and where the time of a batch went."""
+    """Load of the machine, and time per stage of a batch."""
     system, parts, work = [], [], []
     for entry in entries:
         if entry["backend"] != backend or not entry["runs"]:
@@ -169,8 +193,8 @@ def training_sheets(backend: str, entries: list[dict[str, Any]]) -> list[Sheet]:
     counted = ["reads", "read MB", "hit rate"]
     return [
         (f"{backend}: the machine", ["model", *_SYSTEM, "training s"], system),
-        (f"{backend}: the loop, ms a batch", ["model", "batches", *_STAGES], parts),
-        (f"{backend}: in the background, ms a batch", ["model", *_WORK, *counted], work),
+        (f"{backend}: training loop, ms per batch", ["model", "batches", *_STAGES], parts),
+        (f"{backend}: background threads, ms per batch", ["model", *_WORK, *counted], work),
     ]
 
 
@@ -192,6 +216,8 @@ def _counted(runs: list[dict[str, Any]]) -> list[str]:
 
 
 def _rich(sheet: Sheet) -> Any:
+    from rich.table import Table
+
     title, columns, rows = sheet
     table = Table()
     for at, column in enumerate(columns):

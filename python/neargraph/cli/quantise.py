@@ -6,33 +6,43 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 
 from neargraph.exceptions import UnsupportedArgument
 
+from .options import ModelArgument, opened
+from .settings import Json
 from .show import bars, console, pairs_table, print_json
+
+_Data = Annotated[
+    Path | None,
+    typer.Option(
+        help="Data to compare on and to search scales with: a store, NAME.ng, or arrays by input "
+        "name, NAME.npz."
+    ),
+]
 
 
 def quantise(
-    source: Annotated[Path, typer.Argument(help="The model file, a folder or NAME.ngm.")],
-    target: Annotated[Path, typer.Argument(help="The file to write.")],
+    source: ModelArgument,
+    target: Annotated[Path, typer.Argument(help="Model file to create, NAME.ngm.", metavar="OUT")],
     to: Annotated[
-        str, typer.Option(help="int8, f16, fixed8, fixed16, or fixed with another width.")
+        str,
+        typer.Option(help="Number format: int8, f16, fixed8, fixed16, or fixed with any width."),
     ] = "int8",
-    data: Annotated[
-        Path | None,
-        typer.Option(
-            help="What to compare and search on: a store, NAME.ng, or arrays by name, NAME.npz."
-        ),
-    ] = None,
-    rounds: Annotated[int, typer.Option(min=0, help="How often the search tries each value.")] = 2,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    data: _Data = None,
+    rounds: Annotated[
+        int, typer.Option(min=0, help="Passes of the search for scales over all values.")
+    ] = 2,
+    as_json: Json = False,
 ) -> None:
-    """Writes a model file in fewer bits, and prints accuracy and time beside single precision."""
+    """Convert a model file to fewer bits and measure the loss of accuracy.
+
+    With --data, accuracy and time are printed beside those of single precision.
+    """
     from neargraph.quantisation import quantise as narrow
 
-    with _opened(data) as found, bars(as_json) as progress:
+    with _opened(data) as found, bars() as progress:
         done = narrow(
             source,
             target,
@@ -60,13 +70,13 @@ def _opened(path: Path | None) -> Iterator[Any]:
     if path is None:
         yield None
     elif path.is_dir():
-        import neargraph
-
-        with neargraph.open(path) as store:
+        with opened(path) as store:
             yield store
     elif path.suffix == ".npz":
+        import numpy as np
+
         with np.load(path, allow_pickle=False) as arrays:
             found = dict(arrays)
         yield found
     else:
-        raise UnsupportedArgument(f"{path} is neither a store nor NAME.npz")
+        raise UnsupportedArgument(f"--data {path}: expected a store, NAME.ng, or arrays, NAME.npz")

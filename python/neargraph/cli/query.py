@@ -3,31 +3,37 @@
 from typing import Annotated, Any
 
 import typer
-from rich.table import Table
 
-from .connecting import Address, Ca, Cert, Key, ServerName, TokenFile, client
+from .connecting import Address, Ca, Cert, GraphName, Key, ServerName, Timeout, TokenFile, client
+from .options import Seed
+from .settings import Json
 from .show import console, print_json, titled
 
 _COLUMNS = 8
 
 
 def query(
-    model: Annotated[str, typer.Option(help="Model: a name, an alias, or NAME@VERSION.")],
+    model: Annotated[str, typer.Option(help="Model: name, alias, or NAME@VERSION.")],
     address: Address = "127.0.0.1:7400",
-    graph: Annotated[str, typer.Option(help="Graph. Default: the only one.")] = "",
-    nodes: Annotated[str | None, typer.Option(help="Node ids: 1,2,3.")] = None,
-    edges: Annotated[str | None, typer.Option(help="Pairs of node ids: 1-2,3-4.")] = None,
-    graph_ids: Annotated[str | None, typer.Option(help="Numbers of graphs: 5,6.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the draws of neighbours.")] = 0,
-    timeout: Annotated[float, typer.Option(help="Seconds to wait for the answer.")] = 60.0,
+    graph: GraphName = "",
+    nodes: Annotated[str | None, typer.Option(help="Node ids, e.g. 1,2,3.")] = None,
+    edges: Annotated[str | None, typer.Option(help="Pairs of node ids, e.g. 1-2,3-4.")] = None,
+    graph_ids: Annotated[str | None, typer.Option(help="Graph ids, e.g. 5,6.")] = None,
+    seed: Seed = 0,
+    timeout: Timeout = 60.0,
     token_file: TokenFile = None,
     ca: Ca = None,
     cert: Cert = None,
     key: Key = None,
     server_name: ServerName = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
-    """Asks a server what a model gives for nodes, pairs of nodes or graphs."""
+    """Ask a server for the output of a model.
+
+    Give the targets as one of --nodes, --edges and --graph-ids.
+    """
+    from rich.table import Table
+
     if sum(given is not None for given in (nodes, edges, graph_ids)) != 1:
         raise typer.BadParameter("give one of --nodes, --edges and --graph-ids")
     targets: dict[str, Any] = {}
@@ -38,7 +44,7 @@ def query(
     elif edges is not None:
         pairs = [_numbers(pair, "-") for pair in edges.split(",")]
         if any(len(pair) != 2 for pair in pairs):
-            raise typer.BadParameter(f"{edges!r} is not pairs of ids such as 1-2,3-4")
+            raise typer.BadParameter(f"{edges!r} is not a valid list of pairs, e.g. 1-2,3-4")
         targets["edges"] = list(zip(*pairs, strict=True))
     made = client(address, timeout, token_file, ca, cert, key, server_name)
     with made as server:
@@ -69,4 +75,4 @@ def _numbers(text: str, between: str = ",") -> list[int]:
     try:
         return [int(part) for part in text.split(between)]
     except ValueError:
-        raise typer.BadParameter(f"{text!r} is not ids such as 1{between}2") from None
+        raise typer.BadParameter(f"{text!r} is not a valid list of ids, e.g. 1{between}2") from None

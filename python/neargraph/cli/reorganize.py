@@ -1,46 +1,62 @@
 """`neargraph reorganize G.ng`."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-import numpy as np
 import typer
-from numpy.typing import NDArray
 
 from neargraph.exceptions import UnsupportedArgument
 from neargraph.units import format_bytes
 
+from .options import BusyTimeout, Memory, NodeType, StoreArgument, opened, parse_fanouts
 from .seeds import Seeds, input_nodes, named_or_default
-from .show import BusyTimeout, bars, print_report
+from .settings import Json
+from .show import bars, print_report
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+_Visits = Annotated[
+    Path | None,
+    typer.Option(help="Node ids in the order of use, .npy or text: most frequent rows first."),
+]
+_By = Annotated[
+    Literal["heat", "locality"],
+    typer.Option(help="Order: most read rows first (heat), or neighbours together (locality)."),
+]
 
 
 def reorganize(
-    store: Annotated[Path, typer.Argument(help="The store, NAME.ng.")],
-    by: Annotated[
-        Literal["heat", "locality"], typer.Option(help="heat: hottest rows first; locality.")
-    ] = "heat",
-    visits: Annotated[
-        Path | None, typer.Option(help="Node ids as they were sampled, .npy or text: counts them.")
-    ] = None,
-    fanouts: Annotated[str, typer.Option(help="Of the batches to come, by hop.")] = "15,10",
-    batch_size: Annotated[int, typer.Option(help="Seeds of a batch.")] = 1024,
+    store: StoreArgument,
+    by: _By = "heat",
+    visits: _Visits = None,
+    fanouts: Annotated[
+        str, typer.Option(help="Neighbours per hop of the batches to optimise for; -1 = all.")
+    ] = "15,10",
+    batch_size: Annotated[int, typer.Option(help="Seeds per batch.")] = 1024,
     seeds: Seeds = None,
-    node_type: Annotated[str | None, typer.Option(help="Of the seeds; if there are many.")] = None,
-    batches: Annotated[int, typer.Option(help="Batches to count pages on.")] = 32,
-    dry_run: Annotated[bool, typer.Option(help="Only say what it is worth and needs.")] = False,
-    memory: Annotated[str | None, typer.Option(help="Memory to use, like 256MB.")] = None,
+    node_type: NodeType = None,
+    batches: Annotated[int, typer.Option(help="Batches to sample for counting pages.")] = 32,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the effect and the disk space; write nothing.")
+    ] = False,
+    memory: Memory = None,
     busy_timeout: BusyTimeout = 5.0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
-    """Puts rows into an order that batches reward. Ids and batches stay as they are."""
-    import neargraph
+    """Reorder features on disk so that batches read fewer pages.
 
-    opened = neargraph.open(store, memory=memory, busy_timeout=busy_timeout)
-    with opened as handle, bars(as_json) as progress:
+    Node ids and batches do not change. Needs disk space for a second copy of the store meanwhile.
+    """
+    with (
+        opened(store, memory, busy_timeout=busy_timeout) as handle,
+        bars() as progress,
+    ):
         named = named_or_default(seeds, handle.schema, node_type)
         found = handle.reorganize(
             by,
-            num_neighbors=_fanouts(fanouts),
+            num_neighbors=list(parse_fanouts(fanouts)),
             batch_size=batch_size,
             input_nodes=input_nodes(named, node_type),
             visits=None if visits is None else read_visits(visits),
@@ -55,17 +71,10 @@ def reorganize(
     print_report(as_json, report, title if is_dry else f"Reorganised {store}", _rows(report))
 
 
-def _fanouts(text: str) -> list[int]:
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError:
-        raise UnsupportedArgument(
-            f"--fanouts {text!r}: give a number for each hop, like 15,10"
-        ) from None
-
-
-def read_visits(path: Path) -> NDArray[np.int64]:
+def read_visits(path: Path) -> "NDArray[np.int64]":
     """The node ids in a file: an array of NumPy, or text with white space or commas between."""
+    import numpy as np
+
     if path.suffix == ".npy":
         found: NDArray[Any] = np.load(path).reshape(-1)
     else:
@@ -73,9 +82,9 @@ def read_visits(path: Path) -> NDArray[np.int64]:
         try:
             found = np.array([int(word) for word in text], dtype=np.int64)
         except ValueError as error:
-            raise UnsupportedArgument(f"--visits {path}: {error}; give node ids") from None
+            raise UnsupportedArgument(f"--visits {path}: expected node ids ({error})") from None
     if found.dtype.kind not in "iu":
-        raise UnsupportedArgument(f"--visits {path}: {found.dtype} are no node ids")
+        raise UnsupportedArgument(f"--visits {path}: expected integer node ids, got {found.dtype}")
     return np.asarray(found, dtype=np.int64)
 
 
@@ -89,7 +98,7 @@ def _rows(report: dict[str, Any]) -> list[tuple[str, Any]]:
             ("  pages a batch", _change(counts, "pages")),
             (f"  of {together} batches read together", _change(counts, "pages_together")),
         ]
-    rows.append(("disk space needed meanwhile", format_bytes(report["space_bytes"])))
+    rows.append(("disk space needed", format_bytes(report["space_bytes"])))
     if (written := report["written"]) is not None:
         rows += [
             ("before", format_bytes(written["bytes_before"])),

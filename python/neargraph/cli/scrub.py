@@ -1,27 +1,29 @@
 """`neargraph scrub G.ng`."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from .show import Recover, bars
+from .options import Memory, Recover, StoreArgument, opened
+from .settings import Json
+from .show import bars
 from .verify import conclude
 
 
 def scrub(
-    store: Annotated[Path, typer.Argument(help="The store, NAME.ng.")],
+    store: StoreArgument,
     max_rate: Annotated[
-        str | None, typer.Option(help="Read at most so much a second, like 200MB.")
+        str | None,
+        typer.Option(help="Read at most this much a second, e.g. 200MB.", metavar="SIZE"),
     ] = None,
-    memory: Annotated[str | None, typer.Option(help="Memory to use, like 256MB.")] = None,
+    memory: Memory = None,
     recover: Recover = True,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
-    """Compares every checksum of a store and of what was compiled from it, while it is in use; exit
-    code 1 where it is damaged."""
-    import neargraph
+    """Compare all checksums of a store while it is in use.
 
-    with neargraph.open(store, memory=memory, recover=recover) as handle, bars(as_json) as progress:
+    Also reads the files compiled from the store. The exit code is 1 if anything is damaged.
+    """
+    with opened(store, memory, recover=recover) as handle, bars() as progress:
         report = handle.scrub(max_rate, lambda done, total: progress("scrub", done, total))
     conclude(store, report, as_json)

@@ -5,18 +5,12 @@ Their options are those of the programs without Python, `neargraph-server` and
 """
 
 import signal
-from typing import Any
 
 import typer
 
-_PASSED: dict[str, Any] = {
-    "context_settings": {"allow_extra_args": True, "ignore_unknown_options": True},
-    "add_help_option": False,
-}
-
 
 def serve(context: typer.Context) -> None:
-    """Serve the graphs in a folder over gRPC and HTTP: predictions, features, neighbours."""
+    """Serve the graphs in a folder over gRPC and HTTP."""
     from neargraph import _core
     from neargraph.plugins import probe_command
 
@@ -26,15 +20,9 @@ def serve(context: typer.Context) -> None:
 
 
 def bench_server(context: typer.Context) -> None:
-    """Puts a load on a server at times fixed beforehand, and tells rates and latencies."""
+    """Send requests to a server at a fixed rate and measure latencies."""
     from neargraph import _core
 
     # The core does not look at Python's handlers: Ctrl-C ends it as it ends any program.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     raise typer.Exit(_core.run_load(["neargraph bench-server", *context.args]))
-
-
-def add(app: typer.Typer) -> None:
-    """Adds both commands."""
-    app.command("serve", **_PASSED)(serve)
-    app.command("bench-server", **_PASSED)(bench_server)

@@ -1,54 +1,87 @@
-"""What commands share: progress bars on stderr, JSON and tables on stdout."""
+"""What commands share: JSON and tables on stdout, notes, words for numbers.
+
+What must not live here: options (`options.py`) and progress (`progress.py`). The invariant: with
+``--json`` stdout has one document, and colours depend on the terminal and ``--no-color`` alone.
+"""
 
 import json
+import math
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Annotated, Any, Literal
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import typer
-from rich.console import Console, Group
-from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
-from rich.table import Table
-from rich.text import Text
 
 from neargraph.units import format_bytes
 
-BackendName = Literal["auto", "uring", "odirect", "pread", "mmap", "memory"]
-Backend = Annotated[BackendName, typer.Option(help="Back end for reading the disk.")]
-"""How the files of a store are read."""
+from .progress import Bars, bars
+from .settings import settings
 
-Recover = Annotated[
-    bool, typer.Option(help="Put the commits of a crashed writer into the store first.")
+if TYPE_CHECKING:
+    from rich.console import Console, Group
+    from rich.table import Table
+
+__all__ = [
+    "Bars",
+    "bars",
+    "console",
+    "pairs_table",
+    "print_json",
+    "print_notes",
+    "print_report",
+    "readable",
+    "size",
+    "titled",
 ]
-"""The option of commands that only read."""
-
-BusyTimeout = Annotated[
-    float, typer.Option(help="Seconds to wait for another writer to close the store.")
-]
-"""The option of commands that write."""
 
 
-def console() -> Console:
+def console() -> "Console":
     """A console on stdout; wide enough for tables where stdout is a file."""
-    return Console(width=None if sys.stdout.isatty() else 100, highlight=False)
+    from rich.console import Console
+
+    width = None if sys.stdout.isatty() else 100
+    plain: dict[str, Any] = {"color_system": None} if settings.no_color else {}
+    return Console(width=width, highlight=False, no_color=settings.no_color, **plain)
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on stdout."""
-    typer.echo(json.dumps(value, indent=2, default=str))
+    """One JSON document on stdout; numbers that are not finite are null."""
+    try:
+        text = json.dumps(value, indent=2, default=str, allow_nan=False)
+    except ValueError:
+        text = json.dumps(_finite(value), indent=2, default=str)
+    typer.echo(text)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def print_report(as_json: bool, report: Any, title: str, rows: Sequence[tuple[str, Any]]) -> None:
-    """What a command has to say: ``report`` as JSON, or a table of names and values."""
+    """The result of a command: ``report`` as JSON, or a table of names and values."""
     if as_json:
         print_json(report)
     else:
         console().print(pairs_table(title, rows))
 
 
-def pairs_table(title: str, rows: Sequence[tuple[str, Any]]) -> Group:
+def print_notes(notes: Iterable[dict[str, Any]]) -> None:
+    """The notes of a report, one a line; none with ``--quiet`` or ``--json``."""
+    from neargraph.importers.notes import Note
+
+    if not settings.silent:
+        for note in notes:
+            typer.echo(f"note: {Note(**note)}")
+
+
+def pairs_table(title: str, rows: Sequence[tuple[str, Any]]) -> "Group":
     """A title over a table of names and values; integers get thousands separators."""
+    from rich.table import Table
+
     table = Table(show_header=False)
     table.add_column(style="bold")
     table.add_column(overflow="fold")
@@ -65,8 +98,11 @@ def _text(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def titled(title: str, table: Table) -> Group:
+def titled(title: str, table: "Table") -> "Group":
     """A table under a title that is not broken to the table's width."""
+    from rich.console import Group
+    from rich.text import Text
+
     return Group(Text(title, style="bold"), table)
 
 
@@ -82,36 +118,3 @@ def readable(key: str, value: Any) -> Any:
     if key.endswith("seconds"):
         return f"{value:.1f} s"
     return f"{100 * value:.1f} %" if key.endswith("share") else value
-
-
-class Bars:
-    """Progress by phase; each phase is a bar that appears with its first step."""
-
-    def __init__(self, progress: Progress | None) -> None:
-        self._progress = progress
-        self._tasks: dict[str, TaskID] = {}
-
-    def __call__(self, phase: str, done: int, total: int | None, note: Any = None) -> None:
-        """Sets phase ``phase`` to ``done`` of ``total`` (None: unknown)."""
-        if self._progress is None:
-            return
-        if phase not in self._tasks:
-            self._tasks[phase] = self._progress.add_task(phase, total=total)
-        text = phase if note is None else f"{phase} {note:.3f}"
-        self._progress.update(self._tasks[phase], completed=done, total=total, description=text)
-
-
-@contextmanager
-def bars(silent: bool = False) -> Iterator[Bars]:
-    """Bars on stderr; none with ``silent`` or where stderr is no terminal."""
-    if silent or not sys.stderr.isatty():
-        yield Bars(None)
-        return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f}%"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        yield Bars(progress)

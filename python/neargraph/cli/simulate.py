@@ -3,81 +3,124 @@
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from rich.box import SIMPLE
-from rich.table import Table
 
+from neargraph.exceptions import UnsupportedArgument
+
+from .options import Seed, complete_stores, opened, parse_fanouts
 from .seeds import SEEDS, input_nodes
+from .settings import Json
 from .show import bars, console, print_json, titled
-from .train import parse_fanouts
 
-Tensor = Annotated[
-    str | None, typer.Option(help="Whose rows are the features, or none. Default: x.")
-]
-Dataset = Annotated[
-    str | None, typer.Option(help="Of reddit, amazon, movielens, ogbn, ppi, or all.")
-]
-Seeds = Annotated[str | None, typer.Option(help=f"Targets for --host: {SEEDS}. Default: all.")]
-Repeats = Annotated[
-    int | None, typer.Option(help="Random seeds that --host compares over. Default: 5.")
-]
-Watch = Annotated[
-    float | None, typer.Option(help="Seconds to watch the loader for --host. Default: 10.")
-]
-Host = Annotated[
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_Store = Annotated[
     Path | None,
-    typer.Option(help="A folder or store: measure its disk, say what a device would gain."),
+    typer.Argument(
+        help="Store directory, NAME.ng. Or give --dataset.",
+        metavar="STORE",
+        autocompletion=complete_stores,
+    ),
 ]
-Memory = Annotated[
-    str | None, typer.Option(help="Memory of the store, or of the host, like 256MB.")
+_Tensor = Annotated[
+    str | None, typer.Option(help="Node tensor of the features, or none. Default: x.")
 ]
-Reuse = Annotated[
-    str | None, typer.Option(help="Like merged=true,grouped=8,cache_pages=4096 (GLIST).")
+_Dataset = Annotated[
+    str | None,
+    typer.Option(
+        help="Published data sets instead of a store, comma-separated: reddit, amazon, movielens, "
+        "ogbn, ppi; or all."
+    ),
 ]
-Preset = Annotated[str | None, typer.Option(help="Constants of octa, lsap, hetero, tlc or glist.")]
-Changes = Annotated[
-    list[str] | None, typer.Option("--set", help="A constant, like flash.sense_ns=20000.")
+_Seeds = Annotated[str | None, typer.Option(help=f"Targets for --host: {SEEDS}. Default: all.")]
+_Repeats = Annotated[
+    int | None, typer.Option(help="Random seeds of the comparison with --host. Default: 5.")
 ]
-RowBytes = Annotated[int | None, typer.Option(help="Bytes of a row, in place of a tensor's.")]
+_Watch = Annotated[
+    float | None, typer.Option(help="Seconds to measure the loader for --host. Default: 10.")
+]
+_Host = Annotated[
+    Path | None,
+    typer.Option(
+        help="Folder or store: measure its disk and compare this host with computational SSDs."
+    ),
+]
+_Memory = Annotated[
+    str | None,
+    typer.Option(
+        help="Memory budget of the store, or memory of the host, e.g. 256MB. Default: a quarter "
+        "of RAM.",
+        metavar="SIZE",
+    ),
+]
+_Reuse = Annotated[
+    str | None,
+    typer.Option(help="Reuse of reads (GLIST), e.g. merged=true,grouped=8,cache_pages=4096."),
+]
+_Preset = Annotated[
+    Literal["octa", "lsap", "hetero", "tlc", "glist"] | None,
+    typer.Option(help="Set of constants to start from."),
+]
+_Changes = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Constant to change, e.g. flash.sense_ns=20000. May be repeated."),
+]
+_RowBytes = Annotated[
+    int | None, typer.Option(help="Bytes of a feature row, instead of those of --tensor.")
+]
+_Platforms = Annotated[str, typer.Option(help="Platforms to simulate, comma-separated; or all.")]
+_Mode = Annotated[
+    Literal["paper", "detailed"],
+    typer.Option(help="Model: of the publication, or with host and queues in detail."),
+]
+_Layer = Annotated[Literal["sage", "gcn", "gin", "ngcf"], typer.Option(help="Layer of the model.")]
+_Inference = Annotated[bool, typer.Option("--inference", help="Simulate inference: no gradients.")]
+_Sweep = Annotated[str | None, typer.Option(help="Constant to vary, e.g. flash.channels=4,8,16.")]
+_Ablation = Annotated[
+    bool, typer.Option("--ablation", help="Leave out one cost at a time and compare.")
+]
+_Out = Annotated[
+    Path | None, typer.Option(help="Folder for the report: report.html and runs.json.")
+]
 
 
 def simulate(
-    store: Annotated[Path | None, typer.Argument(help="The store, NAME.ng.")] = None,
-    dataset: Dataset = None,
-    platforms: Annotated[str, typer.Option(help="Names with commas, or all.")] = "all",
-    mode: Annotated[str, typer.Option(help="paper or detailed.")] = "detailed",
-    fanouts: Annotated[str, typer.Option(help="Neighbours by hop.")] = "3,3,3",
-    hidden: Annotated[int, typer.Option(help="Columns between layers.")] = 128,
-    batch_size: Annotated[int, typer.Option(help="Targets of a batch.")] = 128,
-    batches: Annotated[int, typer.Option(help="Batches to run.")] = 8,
-    sweep: Annotated[
-        str | None, typer.Option(help="One constant, like flash.channels=4,8,16.")
-    ] = None,
-    change: Changes = None,
-    preset: Preset = None,
-    layer: Annotated[str, typer.Option(help="sage, gcn, gin or ngcf.")] = "sage",
-    reuse: Reuse = None,
-    ablation: Annotated[
-        bool, typer.Option("--ablation", help="Leave out one cost at a time.")
-    ] = False,
-    inference: Annotated[bool, typer.Option("--inference", help="Compute no gradients.")] = False,
-    host: Host = None,
-    seeds: Seeds = None,
-    repeats: Repeats = None,
-    watch: Watch = None,
-    out: Annotated[Path | None, typer.Option(help="Folder for report.html and runs.json.")] = None,
-    memory: Memory = None,
-    tensor: Tensor = None,
-    row_bytes: RowBytes = None,
-    seed: Annotated[int, typer.Option(help="Random seed.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    store: _Store = None,
+    dataset: _Dataset = None,
+    platforms: _Platforms = "all",
+    mode: _Mode = "detailed",
+    fanouts: Annotated[str, typer.Option(help="Neighbours per hop, comma-separated.")] = "3,3,3",
+    hidden: Annotated[int, typer.Option(help="Width of hidden layers.")] = 128,
+    batch_size: Annotated[int, typer.Option(help="Targets per batch.")] = 128,
+    batches: Annotated[int, typer.Option(help="Number of batches.")] = 8,
+    sweep: _Sweep = None,
+    change: _Changes = None,
+    preset: _Preset = None,
+    layer: _Layer = "sage",
+    reuse: _Reuse = None,
+    ablation: _Ablation = False,
+    inference: _Inference = False,
+    host: _Host = None,
+    seeds: _Seeds = None,
+    repeats: _Repeats = None,
+    watch: _Watch = None,
+    out: _Out = None,
+    memory: _Memory = None,
+    tensor: _Tensor = None,
+    row_bytes: _RowBytes = None,
+    seed: Seed = 0,
+    as_json: Json = False,
 ) -> None:
-    """What computational SSDs would make of sampling a graph."""
+    """Simulate graph sampling on computational SSDs.
+
+    With --host, compares them with the disk and the processors of this machine.
+    """
     from neargraph import sim
 
-    _check(store, dataset, mode)
+    _check(store, dataset)
     if ablation:
         _check_ablation(mode, bool(sweep or out or host or preset or change))
     hops = parse_fanouts(fanouts)
@@ -92,7 +135,7 @@ def simulate(
         nodes = None if seeds is None else input_nodes(seeds, None)
         given = {"repeats": repeats, "seconds": watch, "input_nodes": nodes}
         more = {name: value for name, value in given.items() if value is not None}
-        answer = _asked((store, dataset, memory), host, shape, more | rows | how | about, as_json)
+        answer = _asked((store, dataset, memory), host, shape, more | rows | how | about)
         about |= {"title": _question(answer.runs, mode, shape), "answer": answer}
         return _show(answer.runs, about, out, as_json)
     of_host = None if store is not None else memory
@@ -104,7 +147,7 @@ def simulate(
     def traced(of: dict[str, Any]) -> list[Any]:
         if store is None:
             return drawn(dataset, of)
-        return recorded(store, memory, {**of, **rows}, pages, as_json)
+        return recorded(store, memory, {**of, **rows}, pages)
 
     traces = {value: traced(of) for value, of in shapes.items()}
     if ablation:
@@ -120,22 +163,20 @@ def _asked(
     host: Path,
     shape: dict[str, Any],
     more: dict[str, Any],
-    silent: bool,
 ) -> Any:
     """The answer for a store or a data set, with this memory; watching takes a minute or two."""
-    import neargraph as ng
     from neargraph import sim
 
     store, dataset, memory = of
-    with bars(silent) as progress:
+    with bars() as progress:
         if store is not None:
-            with ng.open(store, memory=memory) as opened:
-                return sim.what_would_it_buy(opened, host, **shape, **more, progress=progress)
+            with opened(store, memory) as handle:
+                return sim.what_would_it_buy(handle, host, **shape, **more, progress=progress)
         if more.keys() & {"input_nodes", "seconds"}:
-            raise ValueError("--seeds and --watch are for a store; data sets have no loader")
+            raise UnsupportedArgument("--seeds and --watch need a store; --dataset has no loader")
         traces = drawn(dataset, shape)
         if len(traces) > 1:
-            raise ValueError("--host compares one graph; name one data set")
+            raise UnsupportedArgument("--host compares one graph; give one name to --dataset")
         left = {name: value for name, value in more.items() if name not in ("tensor", "row_bytes")}
         return sim.what_would_it_buy(traces[0], host, memory=memory, **left, progress=progress)
 
@@ -155,7 +196,7 @@ def _show(found: Any, about: dict[str, Any], out: Path | None, as_json: bool) ->
         typer.echo("\n".join(answer.sentences()))
         console().print(steps_table(answer))
     console().print(titled(title, table(found)))
-    typer.echo("bound by: the busiest server, and how many times its work a batch takes")
+    typer.echo("bound by: busiest component, and time of a batch over its busy time")
     if page is not None:
         typer.echo(f"report: {page}")
 
@@ -176,21 +217,19 @@ def _title(runs: Any, mode: str, shapes: Iterable[dict[str, Any]]) -> str:
     return f"{graphs}, mode {mode}: batches of {sizes} targets, fanouts {fanouts}"
 
 
-def _check(store: Path | None, dataset: str | None, mode: str) -> None:
+def _check(store: Path | None, dataset: str | None) -> None:
     if (store is None) == (dataset is None):
-        raise ValueError("name either a store or a data set with --dataset")
-    if mode not in ("paper", "detailed"):
-        raise ValueError(f"--mode {mode!r} is neither paper nor detailed")
+        raise UnsupportedArgument("give either a store or --dataset")
 
 
 def _rows(dataset: str | None, tensor: str | None, row_bytes: int | None) -> dict[str, Any]:
     """Which rows a store has, as arguments of `Trace.from_sampler`."""
     if dataset is not None and (tensor, row_bytes) != (None, None):
-        raise ValueError(
-            "--tensor and --row-bytes are for a store; data sets have rows of their own"
+        raise UnsupportedArgument(
+            "--tensor and --row-bytes need a store; the row size of --dataset is fixed"
         )
     if tensor is not None and row_bytes is not None:
-        raise ValueError("--row-bytes stands in place of --tensor; give one of them")
+        raise UnsupportedArgument("--row-bytes and --tensor exclude each other")
     chosen = {} if tensor is None else {"tensor": None if tensor == "none" else tensor}
     return {**chosen, "row_bytes": row_bytes}
 
@@ -204,20 +243,22 @@ def _page_bytes(mode: str, swept: str | None, device: dict[str, Any]) -> int | N
 def _refuse_with_host(others: dict[str, Any]) -> None:
     """Refuses options that --host does not take."""
     if given := [option for option, value in others.items() if value is not None]:
-        raise ValueError(f"--host compares one graph, without {' and '.join(given)}")
+        raise UnsupportedArgument(f"--host cannot be combined with {' and '.join(given)}")
 
 
 def _refuse_alone(for_host: dict[str, Any]) -> None:
     """Refuses options that mean nothing without --host."""
     if alone := [option for option, value in for_host.items() if value is not None]:
-        raise ValueError(f"{' and '.join(alone)}: for --host alone")
+        raise UnsupportedArgument(f"{' and '.join(alone)}: only valid with --host")
 
 
 def _check_ablation(mode: str, has_more: bool) -> None:
     if mode == "paper":
-        raise ValueError("--ablation takes costs from mode detailed; leave --mode paper out")
+        raise UnsupportedArgument("--ablation needs --mode detailed")
     if has_more:
-        raise ValueError("--ablation stands alone, without --sweep, --out, --host, --preset, --set")
+        raise UnsupportedArgument(
+            "--ablation cannot be combined with --sweep, --out, --host, --preset and --set"
+        )
 
 
 def _reuse(text: str | None) -> dict[str, Any]:
@@ -229,7 +270,9 @@ def _reuse(text: str | None) -> dict[str, Any]:
     found = dict(assigned("--reuse", part) for part in text.split(",")) if text else {}
     unknown = found.keys() - {"merged", "grouped", "cache_pages"}
     if unknown:
-        raise ValueError(f"--reuse has merged, grouped and cache_pages, no {min(unknown)}")
+        raise UnsupportedArgument(
+            f"--reuse {min(unknown)!r} is not valid: expected merged, grouped or cache_pages"
+        )
     return found
 
 
@@ -269,18 +312,17 @@ def _device(mode: Any, preset: str | None, assignments: list[str]) -> dict[str, 
 
 
 def recorded(
-    store: Path, memory: str | None, shape: dict[str, Any], pages: int | None, silent: bool
+    store: Path, memory: str | None, shape: dict[str, Any], pages: int | None
 ) -> list[Any]:
     """The trace of a store, with places on pages of so many bytes where a file can have them; None
     where pages are random or of several sizes, and nobody asks."""
-    import neargraph as ng
     from neargraph import sim
     from neargraph._core import PAGE_SIZES
 
     can_be = pages in PAGE_SIZES
-    with ng.open(store, memory=memory) as opened, bars(silent) as progress:
+    with opened(store, memory) as handle, bars() as progress:
         pages = pages if can_be else None
-        return [sim.Trace.from_sampler(opened, **shape, page_bytes=pages, progress=progress)]
+        return [sim.Trace.from_sampler(handle, **shape, page_bytes=pages, progress=progress)]
 
 
 def drawn(dataset: str | None, shape: dict[str, Any]) -> list[Any]:
@@ -293,6 +335,9 @@ def drawn(dataset: str | None, shape: dict[str, Any]) -> list[Any]:
 
 def show_ablation(found: list[Any], as_json: bool) -> None:
     """Targets a second without each cost over those with all, by graph, and who overtakes whom."""
+    from rich.box import SIMPLE
+    from rich.table import Table
+
     from neargraph.sim.ablation import moved, overtakes, ranking
 
     if as_json:
@@ -325,7 +370,8 @@ def assigned(option: str, text: str, many: bool = False) -> tuple[str, Any]:
     """
     name, equals, value = text.partition("=")
     if not equals or not value:
-        raise ValueError(f"{option} {text!r} is not like flash.channels={'4,8' if many else '8'}")
+        example = "flash.channels=4,8" if many else "flash.channels=8"
+        raise UnsupportedArgument(f"{option} {text!r} is not valid: expected e.g. {example}")
     values = [_value(option, part) for part in value.split(",")]
     return name, values if many else values[0]
 
@@ -336,11 +382,16 @@ def _value(option: str, text: str) -> Any:
     try:
         return json.loads(text)
     except json.JSONDecodeError as error:
-        raise ValueError(f"{option}: {text!r} is no number, true, false or none") from error
+        raise UnsupportedArgument(
+            f"{option}: {text!r} is not a number, true, false or none"
+        ) from error
 
 
-def steps_table(answer: Any) -> Table:
-    """This host and all that one could have in its place, the simplest first."""
+def steps_table(answer: Any) -> "Table":
+    """This host and its possible replacements, the simplest first."""
+    from rich.box import SIMPLE
+    from rich.table import Table
+
     made = Table(box=SIMPLE, padding=0)
     for head in ("", "what samples"):
         made.add_column(head, no_wrap=True)
@@ -361,8 +412,11 @@ def steps_table(answer: Any) -> Table:
     return made
 
 
-def table(runs: Any) -> Table:
-    """One row a run; times are of a batch."""
+def table(runs: Any) -> "Table":
+    """One row for each run; times are of a batch."""
+    from rich.box import SIMPLE
+    from rich.table import Table
+
     from neargraph.sim.plots import tick
     from neargraph.sim.runs import speeds_and_times
 

@@ -185,28 +185,31 @@ def fetched(side: Side) -> Metrics:
         reply = connection.getresponse()
         text = reply.read().decode()
     except http.client.HTTPException as error:
-        raise OSError(f"{side.address} does not answer as HTTP does: {error}") from error
+        raise OSError(f"{side.address} does not speak HTTP: {error}") from error
     finally:
         connection.close()
     if reply.status != 200:
-        raise OSError(f"/metrics at {side.address} answers {reply.status}")
+        raise OSError(f"{side.address}: GET /metrics returned status {reply.status}")
     return Metrics(text)
 
 
 def top(
     address: Address = "127.0.0.1:7400",
     side: Annotated[
-        str | None, typer.Option(help="Side port, HOST:PORT. Default: what the server says.")
+        str | None,
+        typer.Option(help="Metrics address, HOST:PORT. Default: the one the server reports."),
     ] = None,
-    every: Annotated[float, typer.Option(help="Seconds between two looks.")] = 1.0,
-    count: Annotated[int, typer.Option(help="Looks; 0 goes on until Ctrl-C.")] = 0,
+    every: Annotated[
+        float, typer.Option(help="Seconds between two samples.", metavar="SECONDS")
+    ] = 1.0,
+    count: Annotated[int, typer.Option(help="Number of samples; 0 = until Ctrl-C.")] = 0,
     token_file: TokenFile = None,
     ca: Ca = None,
     cert: Cert = None,
     key: Key = None,
     server_name: ServerName = None,
 ) -> None:
-    """Shows what a server does now: requests, latencies, queue, cache, reads."""
+    """Show requests, latencies, caches and reads of a server."""
     from rich.live import Live
 
     with client(address, 60.0, token_file, ca, cert, key, server_name) as server:

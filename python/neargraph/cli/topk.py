@@ -1,48 +1,54 @@
 """`neargraph topk G.ng --tensor embedding` and `neargraph topk H.npy`."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
-from rich.table import Table
 
 from neargraph.exceptions import UnsupportedArgument
-from neargraph.nearest import Metric
-from neargraph.nearest import topk as nearest
-from neargraph.store import Store
 
+from .options import NodeType, complete_stores, opened
+from .settings import Json
 from .show import console, print_json
+
+Metric = Literal["dot", "cosine"]
 
 
 def topk(
     table: Annotated[
-        Path, typer.Argument(help="The embeddings: a store, or a .npy file of infer.")
+        Path,
+        typer.Argument(
+            help="Embeddings: a store with --tensor, or a .npy file of `neargraph infer`.",
+            metavar="TABLE",
+            autocompletion=complete_stores,
+        ),
     ],
-    ids: Annotated[str, typer.Option(help="Nodes, such as 17,4.")],
-    k: Annotated[int, typer.Option(help="Neighbours of each.")] = 10,
+    ids: Annotated[str, typer.Option(help="Query nodes, e.g. 17,4.")],
+    k: Annotated[int, typer.Option(help="Number of nearest nodes for each query node.")] = 10,
     tensor: Annotated[
-        str | None, typer.Option(help="Of a store: its node tensor, such as embedding.")
+        str | None, typer.Option(help="Node tensor of the store, e.g. embedding.")
     ] = None,
-    node_type: Annotated[
-        str | None, typer.Option(help="Of a store: may be left out if there is one type.")
-    ] = None,
-    metric: Annotated[str, typer.Option(help="dot or cosine.")] = "dot",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    node_type: NodeType = None,
+    metric: Annotated[Metric, typer.Option(help="Similarity of two embeddings.")] = "dot",
+    as_json: Json = False,
 ) -> None:
-    """Find the nodes whose embeddings are most like those of others."""
+    """Find the nodes with the most similar embeddings."""
+    from rich.table import Table
+
+    from neargraph.nearest import topk as nearest
+
     try:
         wanted = [int(one) for one in ids.split(",")]
     except ValueError:
-        raise UnsupportedArgument(f"--ids {ids}: wanted numbers with commas between") from None
-    if metric not in ("dot", "cosine"):
-        raise UnsupportedArgument(f"--metric {metric}: there are dot, cosine")
-    kind: Metric = "cosine" if metric == "cosine" else "dot"
+        raise UnsupportedArgument(
+            f"--ids {ids!r} is not a valid list of ids: expected e.g. 17,4"
+        ) from None
     if tensor is None and not table.is_dir():
-        found, scores = nearest(table, wanted, k, node_type=node_type, metric=kind)
+        found, scores = nearest(table, wanted, k, node_type=node_type, metric=metric)
     else:
-        with Store(table) as store:
+        with opened(table) as store:
             found, scores = nearest(
-                store, wanted, k, tensor=tensor, node_type=node_type, metric=kind
+                store, wanted, k, tensor=tensor, node_type=node_type, metric=metric
             )
     if as_json:
         print_json({"ids": found.tolist(), "scores": scores.tolist()})

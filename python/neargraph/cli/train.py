@@ -9,42 +9,62 @@ import typer
 from neargraph.exceptions import UnsupportedArgument
 from neargraph.remedies import flag_words
 
-from .show import BackendName, Recover, print_report, size
+from .options import BackendName, Memory, Recover, complete_stores, opened
+from .settings import Json
+from .show import print_report, size
 from .training_line import training_line
 from .training_options import OPTIONS, from_file, settings_of, with_options
 
 _Config = Annotated[
-    Path | None, typer.Option(help="YAML with options by name; the command line wins.")
+    Path | None,
+    typer.Option(help="YAML file of options by name; options on the command line override it."),
+]
+_Store = Annotated[
+    Path | None,
+    typer.Argument(
+        help="Store directory, NAME.ng. Default: store: of --config.",
+        metavar="STORE",
+        autocompletion=complete_stores,
+    ),
 ]
 _Resume = Annotated[
     Path | None,
     typer.Option(
-        help="Go on with the run of this folder; --epochs, --memory and --backend may be given."
+        help="Resume the run in this folder. Of the other options, only --epochs, --memory and "
+        "--backend may be given."
     ),
 ]
-_Out = Annotated[Path | None, typer.Option(help="New folder for the run.")]
+_Out = Annotated[Path | None, typer.Option(help="Folder to create for the run.")]
 _Backend = Annotated[
-    BackendName | None, typer.Option(help="Back end for reading the disk. Default: auto.")
+    BackendName | None, typer.Option(help="I/O back end that reads the store. Default: auto.")
 ]
 _FLAGS = frozenset(f"--{name.replace('_', '-')}" for name in OPTIONS)
-_State = Annotated[Path | None, typer.Option(help="Write here after each epoch; go on from it.")]
+_State = Annotated[
+    Path | None,
+    typer.Option(
+        help="Training state: written after each epoch; training resumes from it if it exists."
+    ),
+]
 
 
 @with_options
 def train(
-    store: Annotated[Path | None, typer.Argument(help="The store, NAME.ng.")] = None,
+    store: _Store = None,
     config: _Config = None,
     resume: _Resume = None,
     out: _Out = None,
-    memory: Annotated[str | None, typer.Option(help="Memory of the store, like 256MB.")] = None,
+    memory: Memory = None,
     backend: _Backend = None,
     state: _State = None,
     recover: Recover = True,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
     *,
     given: Mapping[str, Any],
 ) -> None:
-    """Trains and tests a model from disk."""
+    """Train and test a model on a store.
+
+    With --out, the run folder keeps settings, metrics, parameters and a report.
+    """
     import neargraph
 
     neargraph.tune_process()
@@ -60,7 +80,9 @@ def train(
     written, opening = from_file(config) if config is not None else ({}, {})
     path = store or opening.get("store")
     if path is None:
-        raise UnsupportedArgument("no store is named; give NAME.ng, or store: in --config")
+        raise UnsupportedArgument(
+            "no store given: name NAME.ng on the command line, or as store: in --config"
+        )
     settings = TrainConfig(**settings_of(written, given))
     check_names(settings)
     backend = backend or opening.get("backend") or "auto"
@@ -71,8 +93,10 @@ def train(
             f"save_steps={settings.save_steps} has no effect where no training state is "
             "written; give --out or --state, or leave it out"
         )
-    opened = neargraph.open(path, memory=budget, backend=backend, recover=recover)
-    with opened as handle, training_line(settings.epochs, as_json) as line:
+    with (
+        opened(path, budget, backend=backend, recover=recover) as handle,
+        training_line(settings.epochs, as_json) as line,
+    ):
         heard: dict[str, Any] = {"watch": line, "on_epoch": line.epoch}
         result = fit(handle, settings, state=state, out=folder, **heard)
         note = handle.core.backend_note
@@ -86,8 +110,8 @@ def _refuse_beside(option: str, own: dict[str, Any], given: Mapping[str, Any]) -
     named += [f"--{name.replace('_', '-')}" for name in given if name != "epochs"]
     if named:
         raise UnsupportedArgument(
-            f"{option} goes on with the settings of the run, so {named[0]} has no effect; leave it "
-            "out, or start another run"
+            f"{named[0]} has no effect with {option}, which keeps the settings of the run; leave "
+            "it out, or start another run"
         )
 
 
@@ -100,19 +124,7 @@ def _resume_run(folder: Path, changed: dict[str, Any], as_json: bool) -> None:
         result = resume(folder, **changed, watch=line, on_epoch=line.epoch)
     report = {"store": run.opening.store, "run": str(folder), "config": run.config.plain()}
     rows = _rows(run.opening.backend, result)
-    print_report(as_json, {**report, **result.plain()}, f"Went on with {folder}", rows)
-
-
-def parse_fanouts(text: str) -> tuple[int, ...]:
-    """(15, 10) of "15,10".
-
-    >>> parse_fanouts("15,-1")
-    (15, -1)
-    """
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise ValueError(f"{text!r} are no fanouts; write counts like 15,10, or -1") from None
+    print_report(as_json, {**report, **result.plain()}, f"Resumed {folder}", rows)
 
 
 def _rows(note: str, result: Any) -> list[tuple[str, Any]]:
@@ -132,9 +144,9 @@ def _rows(note: str, result: Any) -> list[tuple[str, Any]]:
         ("best epoch", result.best_epoch),
         *(test or [(f"test {result.metric}", "not measured")]),
         ("parameters tested", result.tested),
-        *([("labels left out as unknown", left_out)] if left_out else []),
+        *([("unlabelled nodes left out", left_out)] if left_out else []),
         ("seeds/s", f"{result.seeds_per_second:,.0f}"),
-        ("read", f"{size(read)} for {size(useful)} that batches took"),
+        ("read", f"{size(read)} for {size(useful)} of rows and lists in batches"),
         ("hit rate", f"{100 * stats.get('hit_rate', 0.0):.0f} %"),
         ("budget peak", f"{size(stats.get('budget_peak'))} of {size(stats.get('budget_limit'))}"),
         *(("note", flag_words(text, _FLAGS)) for text in result.notes),

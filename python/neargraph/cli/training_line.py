@@ -1,7 +1,7 @@
-"""One line on a terminal that says how training goes on; above it, why rows are read as they are.
+"""One line on a terminal with the progress of training; above it, how rows are read and why.
 
-What must not live here: what is measured. The invariant: where stderr is no terminal, there is one
-plain line for each epoch, and nothing else.
+What must not live here: what is measured. The invariant: where stderr is not a terminal, there is
+one plain line for each epoch, and nothing else.
 """
 
 import logging
@@ -15,6 +15,8 @@ from rich.live import Live
 from rich.text import Text
 
 from neargraph.units import format_bytes
+
+from .settings import settings
 
 if TYPE_CHECKING:
     from neargraph.train import Pass
@@ -113,12 +115,15 @@ class _Above(logging.Handler):
 
 @contextmanager
 def training_line(epochs: int, silent: bool = False) -> Iterator[TrainingLine]:
-    """The line on stderr; with ``silent`` nothing, and where stderr is no terminal a line for each
-    epoch."""
+    """The line on stderr; a line for each epoch where stderr is not a terminal.
+
+    Nothing with ``silent``, ``--quiet`` or ``--json``.
+    """
+    silent = silent or settings.silent
     if silent or not sys.stderr.isatty():
         yield TrainingLine(epochs, None if silent else _plainly)
         return
-    console, log = Console(stderr=True), logging.getLogger(_LOG)
+    console, log = Console(stderr=True, no_color=settings.no_color), logging.getLogger(_LOG)
     above, before = _Above(console), log.level
     line = TrainingLine(epochs, lambda text: console.print(text, markup=False, highlight=False))
     log.addHandler(above)

@@ -1,4 +1,4 @@
-"""The options of training: names, types and help, one row per setting of `TrainConfig`.
+"""The options of training: names, types and help, one row for each setting of `TrainConfig`.
 
 From these rows come the command line and the keys of ``--config``. It needs no torch. The
 invariant: every setting has a row, and every row is a setting (a test compares them).
@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -19,57 +19,105 @@ from neargraph.exceptions import UnsupportedArgument
 @dataclass(frozen=True)
 class Option:
     """A setting: its type ("counts", "shares" and "names" are lists with commas), the default as
-    plain data, and its help."""
+    plain data, its help, and the values that there are, unless any is one."""
 
     type: str
     default: Any
     help: str
+    choices: tuple[str, ...] = ()
 
+
+_MODELS = (
+    "sage",
+    "sage-max",
+    "sage-pool",
+    "gcn",
+    "gin",
+    "gat",
+    "cluster",
+    "saint",
+    "pinsage",
+    "lightgcn",
+    "ngcf",
+    "rgcn",
+    "hetero-sage",
+    "hetero-gat",
+    "temporal",
+)
+_SAMPLERS = (
+    "auto",
+    "neighbor",
+    "labor",
+    "cluster",
+    "saint-node",
+    "saint-edge",
+    "saint-walk",
+    "random-node",
+    "shadow",
+    "hgt",
+    "pinsage",
+    "graph",
+)
+_OBJECTIVES = ("auto", "single-label", "multi-label", "regression")
+_LOSSES = ("auto", "cross-entropy", "bce", "mse", "l1", "bpr")
+_SCHEDULES = ("constant", "cosine", "step", "plateau")
+_TEMPORAL = ("auto", "off", "uniform", "last")
 
 OPTIONS: dict[str, Option] = {
-    "model": Option("str", "sage", "Model, such as sage or gcn; docs/training.md has the table."),
-    "task": Option("str", "node", "What is predicted: node, link or graph."),
+    "model": Option("str", "sage", "Model architecture.", _MODELS),
+    "task": Option("str", "node", "Prediction target.", ("node", "link", "graph")),
     "sampler": Option(
-        "str", "auto", "Where batches come from; auto is what the model is made for."
+        "str", "auto", "Sampler of training batches; auto = the usual one of the model.", _SAMPLERS
     ),
     "target": Option(
-        "str", None, "Node type, or edge type such as user,buys,item, if there are several."
+        "str", None, "Node type, or edge type such as user,buys,item. Default: the only one."
     ),
-    "objective": Option("str", "auto", "auto, single-label, multi-label or regression."),
-    "loss": Option("str", "auto", "auto, cross-entropy, bce, mse, l1 or bpr."),
-    "metrics": Option("names", [], "Metrics with commas; the first one decides. Default: by task."),
+    "objective": Option("str", "auto", "Kind of label; auto = by dtype and shape.", _OBJECTIVES),
+    "loss": Option("str", "auto", "Loss function; auto = by objective.", _LOSSES),
+    "metrics": Option(
+        "names", [], "Metrics, comma-separated; the first selects parameters. Default: by task."
+    ),
     "fanouts": Option(
-        "counts", [15, 10], "Neighbours per layer, -1 for all; of graphs -1 for each layer."
+        "counts", [15, 10], "Neighbours per layer, comma-separated; -1 = all. For graphs: -1 each."
     ),
-    "epochs": Option("int", 3, "Passes over the training seeds."),
+    "epochs": Option("int", 3, "Number of epochs."),
     "batch_size": Option(
-        "int", 256, "Seeds of a batch; of cluster and random-node in validation and test alone."
+        "int", 256, "Seeds per batch. With cluster and random-node: of validation and test only."
     ),
     "hidden": Option("int", 64, "Width of hidden layers."),
     "lr": Option("float", 0.003, "Learning rate of Adam."),
     "weight_decay": Option("float", 0.0, "Weight decay of Adam."),
-    "dropout": Option("float", 0.5, "Share of hidden units dropped in training."),
-    "heads": Option("int", None, "Attention heads. Default: the model's own number."),
-    "attention_dropout": Option("float", 0.0, "Share of attention dropped in training."),
-    "norm": Option("str", "none", "Normalisation of hidden layers: none or batch."),
-    "pool": Option("str", "mean", "Rows of a graph to one: mean, sum or max."),
-    "schedule": Option("str", "constant", "Learning rate: constant, cosine, step or plateau."),
-    "schedule_epochs": Option("int", 10, "Epochs of a step; validations of a plateau."),
-    "schedule_factor": Option("float", 0.1, "What step and plateau multiply the rate by."),
-    "warmup_steps": Option("int", 0, "Steps until the full rate."),
-    "clip": Option("float", 0.0, "Largest norm of the gradient; 0 for none."),
-    "patience": Option("int", 0, "Validations without a better value before the end; 0 for all."),
-    "test_on": Option("str", "auto", "Parameters to test: auto, last or best."),
+    "dropout": Option("float", 0.5, "Dropout of hidden units, 0 to below 1."),
+    "heads": Option("int", None, "Attention heads. Default: by model."),
+    "attention_dropout": Option("float", 0.0, "Dropout of attention, 0 to below 1."),
+    "norm": Option("str", "none", "Normalisation of hidden layers.", ("none", "batch")),
+    "pool": Option("str", "mean", "Pooling of the nodes of a graph.", ("mean", "sum", "max")),
+    "schedule": Option("str", "constant", "Schedule of the learning rate.", _SCHEDULES),
+    "schedule_epochs": Option(
+        "int", 10, "Epochs between steps (step), validations without gain (plateau)."
+    ),
+    "schedule_factor": Option("float", 0.1, "Factor of the learning rate (step, plateau)."),
+    "warmup_steps": Option("int", 0, "Steps of linear warm-up."),
+    "clip": Option("float", 0.0, "Largest norm of the gradient; 0 = no clipping."),
+    "patience": Option("int", 0, "Validations without gain before stopping; 0 = never stop early."),
+    "test_on": Option(
+        "str",
+        "auto",
+        "Parameters to test; auto = best with --patience, else last.",
+        ("auto", "last", "best"),
+    ),
     "val_every": Option("int", 1, "Epochs between validations."),
-    "save_steps": Option("int", 0, "Steps between training states inside an epoch; 0 for none."),
-    "seed": Option("int", 0, "Seed of parameters, order and draws."),
+    "save_steps": Option("int", 0, "Steps between training states in an epoch; 0 = none."),
+    "seed": Option("int", 0, "Random seed."),
     "split_index": Option("int", 0, "Number of the split, if the store has several."),
-    "row_normalize": Option("bool", False, "Divide feature rows by their sum."),
-    "parts": Option("int", 100, "Clusters, or parts of random-node."),
-    "batch_parts": Option("int", 16, "Clusters of a batch."),
-    "walk_length": Option("int", 2, "Steps of a walk of saint-walk."),
-    "steps": Option("int", 30, "Batches of an epoch of GraphSAINT."),
-    "coverage": Option("int", 50, "Draws of each node to weigh GraphSAINT's; 0 for no weights."),
+    "row_normalize": Option("bool", False, "Divide each feature row by its sum."),
+    "parts": Option("int", 100, "Number of clusters, or of parts of random-node."),
+    "batch_parts": Option("int", 16, "Clusters per batch."),
+    "walk_length": Option("int", 2, "Steps per walk of saint-walk."),
+    "steps": Option("int", 30, "Batches per epoch of GraphSAINT."),
+    "coverage": Option(
+        "int", 50, "Samples per node that estimate GraphSAINT's weights; 0 = no weights."
+    ),
     "reading": Option(
         "str",
         "auto",
@@ -78,35 +126,43 @@ OPTIONS: dict[str, Option] = {
     ),
     "x_dtype": Option("str", None, "Read x as f32, f16 or bf16. Default: as the store gives it."),
     "method": Option(
-        "str", "uniform", "Draws of the sampler neighbor: uniform, labor or weighted."
+        "str", "uniform", "Sampling method of neighbor.", ("uniform", "labor", "weighted")
     ),
-    "temporary_writes": Option("str", "auto", "auto, never, or a multiple such as 2x."),
-    "decoder": Option("str", "dot", "Score of a link: dot or mlp."),
-    "negatives": Option("str", "binary", "Negative links: binary or triplet."),
+    "temporary_writes": Option(
+        "str",
+        "auto",
+        "Bound of temporary files: auto, never, or a multiple of the features, e.g. 2x.",
+    ),
+    "decoder": Option("str", "dot", "Score of a link.", ("dot", "mlp")),
+    "negatives": Option("str", "binary", "Negative sampling of links.", ("binary", "triplet")),
     "num_negatives": Option("int", 1, "Negatives per training link."),
     "eval_negatives": Option("int", 50, "Negatives per link of validation and test."),
     "holdout": Option(
-        "shares", [10.0, 10.0], "Links or graphs for validation and test, in percent."
+        "shares", [10.0, 10.0], "Share of links or graphs for validation and test, in percent."
     ),
-    "val_after": Option("int", None, "Links later than this time are for validation."),
-    "test_after": Option("int", None, "Links later than this time are for test."),
-    "train_edges": Option("int", None, "Links of an epoch at most. Default: all."),
-    "eval_edges": Option("int", 100000, "Links of a validation or test at most."),
+    "val_after": Option("int", None, "Validate on links after this time."),
+    "test_after": Option("int", None, "Test on links after this time."),
+    "train_edges": Option("int", None, "Most links of an epoch. Default: all."),
+    "eval_edges": Option("int", 100000, "Most links of a validation or test."),
     "rank_all": Option(
-        "names", [], "Metrics of the test, each link ranked among all nodes: recall@20,ndcg@20."
+        "names", [], "Test metrics that rank a link among all nodes, e.g. recall@20,ndcg@20."
     ),
-    "temporal": Option(
-        "str", "auto", "Sample only edges earlier than a link: auto, off, uniform or last."
-    ),
+    "temporal": Option("str", "auto", "Sample only edges earlier than a link.", _TEMPORAL),
     "embedding": Option(
-        "int", 0, "Width of rows learned for nodes without x, written to the store; 0 for none."
+        "int", 0, "Width of learned rows of nodes without x, stored in the store; 0 = none."
     ),
-    "embedding_name": Option("str", "emb", "Tensor of the store that has the learned rows."),
-    "embedding_optimizer": Option("str", "adagrad", "Of learned rows: adagrad, adam or sgd."),
-    "embedding_lr": Option("float", None, "Learning rate of rows. Default: that of torch."),
-    "embedding_memory": Option("str", "64MB", "Memory of changed rows, beside that of the store."),
+    "embedding_name": Option("str", "emb", "Tensor of the store for the learned rows."),
+    "embedding_optimizer": Option(
+        "str", "adagrad", "Optimizer of learned rows.", ("adagrad", "adam", "sgd")
+    ),
+    "embedding_lr": Option("float", None, "Learning rate of learned rows. Default: torch's."),
+    "embedding_memory": Option(
+        "str", "64MB", "Memory for changed rows, in addition to the store's."
+    ),
 }
 
+# Longer lists of choices stand in the help, which is broken into lines.
+_SHOWN_CHARACTERS = 60
 _PYTHON: dict[str, Any] = {"int": int, "float": float, "bool": bool}
 _LISTS: dict[str, Callable[[Any], Any]] = {"counts": int, "shares": float, "names": str}
 
@@ -127,7 +183,7 @@ def setting(name: str, value: Any) -> Any:
         with suppress(ValueError):
             return float(value)
     if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
-        raise UnsupportedArgument(f"{flag} is {value!r}; it takes {_words(kind)}")
+        raise UnsupportedArgument(f"{flag} is {value!r}; expected {_words(kind)}")
     return value
 
 
@@ -140,7 +196,7 @@ def _listed(flag: str, kind: str, value: Any) -> tuple[Any, ...]:
             raise TypeError
         return tuple(_LISTS[kind](part) for part in parts if part != "")
     except (TypeError, ValueError):
-        raise UnsupportedArgument(f"{flag} is {value!r}; it takes {_words(kind)}") from None
+        raise UnsupportedArgument(f"{flag} is {value!r}; expected {_words(kind)}") from None
 
 
 def _words(kind: str) -> str:
@@ -148,10 +204,10 @@ def _words(kind: str) -> str:
         "int": "a whole number",
         "float": "a number",
         "bool": "true or false",
-        "counts": "whole numbers with commas, like 15,10",
-        "shares": "percents with commas, like 10,10",
-        "names": "names with commas",
-    }.get(kind, "a text")
+        "counts": "comma-separated whole numbers, e.g. 15,10",
+        "shares": "comma-separated percentages, e.g. 10,10",
+        "names": "comma-separated names",
+    }.get(kind, "a string")
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -164,9 +220,14 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
     for name, option in OPTIONS.items():
         wanted = _PYTHON.get(option.type, str)
         # The type is only known here, so it is not one that mypy can read.
-        optional: Any = wanted | None
-        text = f"{option.help}{_default_words(option.default)}"
-        annotation: Any = Annotated[optional, typer.Option(help=text, show_default=False)]
+        literal: Any = Literal
+        optional: Any = (literal[option.choices] if option.choices else wanted) | None
+        text, metavar = option.help, None
+        if len("|".join(option.choices)) > _SHOWN_CHARACTERS:
+            text, metavar = f"{text} One of {', '.join(option.choices)}.", name.upper()
+        text += _default_words(option.default)
+        how: Any = typer.Option(help=text, show_default=False, metavar=metavar)
+        annotation: Any = Annotated[optional, how]
         kind = inspect.Parameter.KEYWORD_ONLY
         parameters.append(inspect.Parameter(name, kind, default=None, annotation=annotation))
 
@@ -205,13 +266,15 @@ def from_file(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         name = key.replace("-", "_")
         if name in _OPENING:
             if not isinstance(value, str | int | None) or isinstance(value, bool):
-                raise UnsupportedArgument(f"{path}: {key} is {value!r}; it takes a text")
+                raise UnsupportedArgument(f"{path}: {key} is {value!r}; expected a string")
             opening[name] = value
         elif name in OPTIONS:
             found[name] = value
         else:
             known = ", ".join(option.replace("_", "-") for option in (*_OPENING, *OPTIONS))
-            raise UnsupportedArgument(f"{path}: {key!r} is not an option of train; use {known}")
+            raise UnsupportedArgument(
+                f"{path}: {key!r} is not an option of train; expected one of {known}"
+            )
     return found, opening
 
 

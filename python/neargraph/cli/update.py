@@ -1,38 +1,49 @@
 """`neargraph update G.ng --from events.csv`."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
 from neargraph.exceptions import UpdateFailed
 
-from .show import BusyTimeout, bars, console, pairs_table, print_json
+from .options import BusyTimeout, Memory, StoreArgument, opened
+from .settings import Json
+from .show import bars, console, pairs_table, print_json
 
 
 def update(
-    store: Annotated[Path, typer.Argument(help="The store, NAME.ng.")],
-    source: Annotated[Path, typer.Option("--from", help="Events: .csv, .tsv, .parquet, .npz.")],
-    commit_every: Annotated[int, typer.Option(help="Rows of one commit.")] = 1000,
-    skip_rows: Annotated[int, typer.Option(help="Rows that are done already.")] = 0,
-    on_error: Annotated[str, typer.Option(help="stop at a bad row, or skip it.")] = "stop",
-    dry_run: Annotated[bool, typer.Option(help="Only check the file.")] = False,
-    memory: Annotated[str | None, typer.Option(help="Memory of the store, like 256MB.")] = None,
+    store: StoreArgument,
+    source: Annotated[
+        Path, typer.Option("--from", help="File of events: .csv, .tsv, .parquet or .npz.")
+    ],
+    commit_every: Annotated[int, typer.Option(help="Rows per commit.", metavar="ROWS")] = 1000,
+    skip_rows: Annotated[
+        int, typer.Option(help="Rows to skip at the start, because they are applied already.")
+    ] = 0,
+    on_error: Annotated[
+        Literal["stop", "skip"], typer.Option(help="At a row that cannot be applied: stop or skip.")
+    ] = "stop",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Check the file; apply nothing.")
+    ] = False,
+    memory: Memory = None,
     busy_timeout: BusyTimeout = 5.0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
-    """Adds, deletes and updates nodes and edges; every commit is durable when it is counted."""
-    import neargraph
+    """Apply a file of added, deleted and changed nodes and edges.
+
+    Rows that the progress counts are durable: after a crash, --skip-rows continues.
+    """
     from neargraph.update.apply import update_from
 
-    opened = neargraph.open(store, memory=memory, busy_timeout=busy_timeout)
-    with opened as handle, bars(as_json) as progress:
+    with opened(store, memory, busy_timeout=busy_timeout) as handle, bars() as progress:
         report = update_from(
             handle,
             source,
             commit_every=commit_every,
             skip_rows=skip_rows,
-            on_error=on_error,  # type: ignore[arg-type]
+            on_error=on_error,
             dry_run=dry_run,
             progress=lambda done, total: progress("update", done, total),
         )
@@ -50,7 +61,7 @@ def update(
     if facts["rows"] and not facts["applied"]:
         first = report.messages[0]
         raise UpdateFailed(
-            f"{source}: none of the {report.rows:,} rows can be applied, all were skipped: {first}"
+            f"{source}: none of the {report.rows:,} rows can be applied; the first error: {first}"
         )
 
 
@@ -59,7 +70,7 @@ def _show(store: Path, facts: dict[str, Any]) -> None:
     rate = facts["applied"] / facts["seconds"] if facts["seconds"] else 0.0
     rows: list[tuple[str, Any]] = [
         ("rows", facts["rows"]),
-        ("applied", facts["applied"] if not facts["dry_run"] else "none, this is a dry run"),
+        ("applied", facts["applied"] if not facts["dry_run"] else "none (dry run)"),
         ("skipped", facts["skipped"]),
         ("operations", ops or "none"),
         ("commits", facts["commits"]),

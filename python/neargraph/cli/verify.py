@@ -9,28 +9,40 @@ import typer
 
 from neargraph.units import parse_bytes
 
-from .show import Backend, BackendName, bars, console, pairs_table, print_json, print_report
+from .options import Backend, BackendName, Memory, complete_stores, opened
+from .settings import Json
+from .show import bars, console, pairs_table, print_json, print_report
 
 _SHOWN = 50
 
 
 def verify(
-    store: Annotated[Path, typer.Argument(help="The store, NAME.ng, or a backup.")],
-    memory: Annotated[str | None, typer.Option(help="Memory to use, like 256MB.")] = None,
+    store: Annotated[
+        Path,
+        typer.Argument(
+            help="Store directory, NAME.ng, or a backup.",
+            metavar="STORE",
+            autocompletion=complete_stores,
+        ),
+    ],
+    memory: Memory = None,
     backend: Backend = "auto",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
-    """Checks every block and every structure of a store, and what was compiled from it; exit code 1
-    where it is damaged."""
+    """Check every block and structure of a store or backup.
+
+    Also checks the files compiled from the store. No process may write to it meanwhile. The exit
+    code is 1 if anything is damaged.
+    """
     from neargraph import _core
 
     if _core.is_backup(str(store)):
         if memory is not None or backend != "auto":
-            raise typer.BadParameter("a backup is read without --memory and --backend")
+            raise typer.BadParameter("--memory and --backend have no effect on a backup")
         _verify_backup(store, as_json)
         return
     budget = None if memory is None else parse_bytes(memory)
-    with bars(as_json) as progress:
+    with bars() as progress:
         report: dict[str, Any] = json.loads(
             _core.verify(str(store), budget, backend, lambda d, t: progress("verify", d, t))
         )
@@ -43,7 +55,7 @@ def _verify_backup(backup: Path, as_json: bool) -> None:
     import neargraph
 
     try:
-        with bars(as_json) as progress:
+        with bars() as progress:
             found = neargraph.verify_backup(
                 backup, progress=lambda done, total: progress("verify", done, total)
             )
@@ -60,13 +72,12 @@ def _verify_compiled(
     store: Path, memory: str | None, backend: BackendName, report: dict[str, Any], progress: Any
 ) -> None:
     """Checks what was compiled from the store; direct layouts only of a sound one."""
-    import neargraph
     from neargraph.loader.verify import verify_compiled
 
     if not report["ok"] or not (store / "compiled").is_dir():
         verify_compiled(report, store, None, progress)
         return
-    with neargraph.open(store, memory=memory, backend=backend) as handle:
+    with opened(store, memory, backend=backend) as handle:
         verify_compiled(report, store, handle.snapshot(), progress)
 
 
@@ -98,13 +109,13 @@ def _show(store: Path, report: Mapping[str, Any]) -> None:
         )
         out.print(f"{where}: {problem.get('what', problem)}", markup=False)
     if len(problems) > _SHOWN:
-        out.print(f"... and {len(problems) - _SHOWN} more; --json lists all")
+        out.print(f"... and {len(problems) - _SHOWN} more; use --json for all")
     for note in report.get("notes", []):
-        text = f"note: {note['file']}: {note['what']}; the next writer writes it anew"
+        text = f"note: {note['file']}: {note['what']}; the next writer replaces it"
         out.print(text, markup=False)
     for skipped in report.get("not_checked", []):
         out.print(f"not checked: file {skipped['file']}: {skipped['what']}", markup=False)
     if any(not str(problem.get("file", "")).startswith("compiled/") for problem in problems):
-        out.print("Import the source again, or restore the named files from a copy.")
+        out.print("Restore the store from a backup, or import it again.")
     elif problems:
-        out.print("The store itself is sound: remove the named files and compile them again.")
+        out.print("The store itself is undamaged. Remove the files named above and compile again.")

@@ -5,10 +5,14 @@ from typing import TYPE_CHECKING, Any
 from .debian import AptListsMissing, plan_debian, read_apt
 from .generated import plan_generated
 from .links import link_splits
+from .planted import plan_planted
 
 if TYPE_CHECKING:
     from .graphbolt import to_graphbolt
     from .kronecker import Seed, expand
+    from .npz import to_npz
+    from .parquet import to_parquet
+    from .pyg_file import to_pyg
 
 __all__ = [
     "AptListsMissing",
@@ -17,12 +21,23 @@ __all__ = [
     "link_splits",
     "plan_debian",
     "plan_generated",
+    "plan_planted",
     "read_apt",
     "to_graphbolt",
+    "to_npz",
+    "to_parquet",
+    "to_pyg",
 ]
 
 # They read stores, which whoever imports a graph does not have to load.
-_LAZY = {"Seed": "kronecker", "expand": "kronecker", "to_graphbolt": "graphbolt"}
+_LAZY = {
+    "Seed": "kronecker",
+    "expand": "kronecker",
+    "to_graphbolt": "graphbolt",
+    "to_npz": "npz",
+    "to_parquet": "parquet",
+    "to_pyg": "pyg_file",
+}
 
 
 def __getattr__(name: str) -> Any:

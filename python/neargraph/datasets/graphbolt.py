@@ -8,9 +8,7 @@ one rename, or not at all.
 """
 
 import json
-import os
 import re
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -33,6 +31,17 @@ from neargraph.snapshot import Snapshot
 from neargraph.splits import SPLITS, split_columns
 from neargraph.store import Store
 
+from .node_rows import (
+    is_widened,
+    name_pieces,
+    node_pieces,
+    node_rows,
+    numpy_kind,
+    widened,
+)
+from .npy_writer import NpyWriter
+from .publishing import bytes_of, published
+
 Array = NDArray[Any]
 Progress = Callable[[str, int, int | None], None]
 
@@ -40,7 +49,6 @@ _SETS = {"train": "train_set", "val": "validation_set", "test": "test_set"}
 _ORIGINAL = {"x": "feat", "y": "label"}
 _INLINE = {"weight": np.float32, "time": np.int64, EDGE_ID: np.int64}
 _SHARED = ("weight", "time")
-_NAMES_AT_ONCE = 1 << 14
 
 
 def to_graphbolt(
@@ -76,23 +84,11 @@ def to_graphbolt(
     target = Path(folder)
     with yaml_for("to_graphbolt"):
         import yaml
-    if os.path.lexists(target):
-        raise UnsupportedArgument(f"{target} already exists; give another folder")
-    if not target.absolute().parent.is_dir():
-        raise UnsupportedArgument(
-            f"{target}: the folder {target.absolute().parent} does not exist; create it first"
-        )
-    staging = target.with_name(f".{target.name}.{os.getpid()}.partial")
-    staging.mkdir()
-    try:
-        writer = _Writer(store.snapshot(), staging, progress or (lambda *_: None))
+    with published(target) as folder:
+        writer = _Writer(store.snapshot(), folder, progress or (lambda *_: None))
         meta = writer.write(Path(store.path).stem)
-        (staging / METADATA).write_text(yaml.safe_dump(meta, sort_keys=False))
-        size = sum(file.stat().st_size for file in staging.rglob("*") if file.is_file())
-        staging.rename(target)
-    except BaseException:
-        shutil.rmtree(staging, ignore_errors=True)
-        raise
+        (folder / METADATA).write_text(yaml.safe_dump(meta, sort_keys=False))
+    size = bytes_of(target)
     return {"path": str(target), **writer.counts, "bytes": size, "notes": writer.report()}
 
 
@@ -181,28 +177,20 @@ class _Writer:
     def _write_names(self, node: NodeType) -> None:
         path = f"nodes/{node.index}_{_plain(node.name)}_names.jsonl"
         with (self._folder / path).open("w") as file:
-            for span in spans(node.num_nodes, _NAMES_AT_ONCE):
-                ids = np.arange(span.start, span.stop)
-                for name in self._snap.names(ids, node.name):
-                    file.write(json.dumps(name) + "\n")
+            for names in name_pieces(self._snap, node):
+                file.writelines(json.dumps(name) + "\n" for name in names)
         message = f"GraphBolt has no names of nodes; those of {node.name} are in {path}"
         self._note("names-beside", node.num_nodes, message)
 
     def _write_rows(self, path: str, tensor: TensorMeta, node: NodeType) -> None:
-        kind = _kind(tensor)
-        if _is_widened(tensor):
+        kind = numpy_kind(tensor)
+        if is_widened(tensor):
             message = f"the tensor {tensor.name} of {node.name} is {tensor.dtype}, written as f32"
             self._note("widened", node.num_nodes, message)
-        with _Npy(self._folder / path, kind, (node.num_nodes, *tensor.shape)) as file:
-            for span in spans(node.num_nodes, chunk_rows(kind.itemsize * tensor.num_columns)):
-                ids = np.arange(span.start, span.stop)
-                file.write(self._node_rows(node, tensor, ids))
-                self._progress(tensor.name, span.stop, node.num_nodes)
-
-    def _node_rows(self, node: NodeType, tensor: TensorMeta, ids: Array) -> Array:
-        dtype = "f32" if _is_widened(tensor) else "stored"
-        rows: Array = self._snap.features(node.name, ids, tensor.name, dtype)
-        return rows
+        with NpyWriter(self._folder / path, kind, (node.num_nodes, *tensor.shape)) as file:
+            for first, rows in node_pieces(self._snap, node, tensor):
+                file.write(rows)
+                self._progress(tensor.name, first + len(rows), node.num_nodes)
 
     def _edges(self, edge: EdgeType) -> tuple[dict[str, Any], list[Any], list[Any]]:
         """Writes an edge type; its entry, its inline attributes, and its features."""
@@ -220,10 +208,10 @@ class _Writer:
             kinds[name] = bits, tensor.shape
         paths = {name: f"{stem}_{_plain(name)}.npy" for name in kinds}
         files = {
-            name: _Npy(self._folder / paths[name], np.dtype(bits), (total, *shape))
+            name: NpyWriter(self._folder / paths[name], np.dtype(bits), (total, *shape))
             for name, (bits, shape) in kinds.items()
         }
-        ends = _Npy(self._folder / f"{stem}.npy", np.dtype(np.int64), (2, total))
+        ends = NpyWriter(self._folder / f"{stem}.npy", np.dtype(np.int64), (2, total))
         done = 0
         try:
             for ids, found in lists_of(self._snap, edge):
@@ -255,9 +243,7 @@ class _Writer:
         for name, tensor in named.items():
             assert found.edge_ids is not None
             rows = self._snap.edge_features(edge.triple, found.edge_ids, tensor.name)
-            if tensor.dtype == "bf16":
-                rows = (rows.astype(np.uint32) << 16).view(np.float32)
-            yield name, rows
+            yield name, widened(rows, tensor)
 
     def _tasks(self, node: NodeType) -> Iterator[dict[str, Any]]:
         labels = next((t for t in node.tensors if t.name == "y"), None)
@@ -282,18 +268,18 @@ class _Writer:
         """Writes the nodes of one part of a split, and their labels."""
         count = sum(map(len, self._members(node, column, code)))
         data = [{"name": "seeds", **_in_memory(f"{stem}_seeds.npy")}]
-        with _Npy(self._folder / data[0]["path"], np.dtype(np.int64), (count,)) as file:
+        with NpyWriter(self._folder / data[0]["path"], np.dtype(np.int64), (count,)) as file:
             for ids in self._members(node, column, code):
                 file.write(ids)
         if labels is None:
             return data
         data.append({"name": "labels", **_in_memory(f"{stem}_labels.npy")})
-        kind = _kind(labels)
+        kind = numpy_kind(labels)
         step = chunk_rows(kind.itemsize * labels.num_columns)
-        with _Npy(self._folder / data[1]["path"], kind, (count, *labels.shape)) as file:
+        with NpyWriter(self._folder / data[1]["path"], kind, (count, *labels.shape)) as file:
             for ids in self._members(node, column, code):
                 for span in spans(len(ids), step):
-                    file.write(self._node_rows(node, labels, ids[span]))
+                    file.write(node_rows(self._snap, node, labels, ids[span]))
         return data
 
     def _members(self, node: NodeType, column: str, code: int) -> Iterator[NDArray[np.int64]]:
@@ -308,36 +294,6 @@ class _Writer:
             values = self._snap.features(node.name, np.arange(span.start, span.stop), "y")
             most = max(most, int(values.max(initial=-1)))
         return most + 1
-
-
-class _Npy:
-    """A .npy file that is written in pieces, in order or by place."""
-
-    def __init__(self, path: Path, kind: np.dtype[Any], shape: tuple[int, ...]) -> None:
-        self._kind = kind
-        self._file = path.open("wb")
-        head = {"descr": kind.str, "fortran_order": False, "shape": shape}
-        np.lib.format.write_array_header_2_0(self._file, head)
-        self._start = self._file.tell()
-
-    def write(self, rows: Array) -> None:
-        """Adds rows behind those that are there."""
-        self._file.write(np.ascontiguousarray(rows, dtype=self._kind).data)
-
-    def write_at(self, place: int, values: Array) -> None:
-        """Puts elements at their place."""
-        self._file.seek(self._start + place * self._kind.itemsize)
-        self.write(values)
-
-    def close(self) -> None:
-        """Ends the file."""
-        self._file.close()
-
-    def __enter__(self) -> "_Npy":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _inline_names(edge: EdgeType) -> list[str]:
@@ -368,16 +324,6 @@ def _numpy(path: str) -> dict[str, Any]:
 
 def _in_memory(path: str) -> dict[str, Any]:
     return {"format": "numpy", "in_memory": True, "path": path}
-
-
-def _is_widened(tensor: TensorMeta) -> bool:
-    """Whether NumPy has no dtype for what the store has."""
-    return tensor.scaled or tensor.dtype == "bf16"
-
-
-def _kind(tensor: TensorMeta) -> np.dtype[Any]:
-    """The dtype that rows of nodes are written as."""
-    return np.dtype(np.float32) if _is_widened(tensor) else tensor.numpy_dtype
 
 
 def _plain(name: str) -> str:

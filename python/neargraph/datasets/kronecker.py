@@ -20,12 +20,13 @@ from neargraph.exceptions import UnsupportedArgument
 from neargraph.importers.arrays import open_npy
 from neargraph.importers.chunks import CHUNK_EDGES, chunk_rows, spans
 from neargraph.importers.memory import allowed, hold
-from neargraph.importers.notes import Note
+from neargraph.importers.notes import Note, in_words
 from neargraph.importers.npy import pair_layout
 from neargraph.importers.options import ImportOptions
 from neargraph.importers.plan import EdgeChunk, EdgePlan, GraphPlan, NodePlan, TensorPlan
 from neargraph.importers.run import Progress, run_import
 from neargraph.reader import Neighbors
+from neargraph.remedies import in_python, remedy
 from neargraph.schema import EdgeType, NodeType, TensorMeta
 from neargraph.snapshot import Snapshot
 from neargraph.store import Store
@@ -144,6 +145,7 @@ def expand(
     seed: Seed | None = None,
     progress: Progress | None = None,
     memory: str | int | None = None,
+    words: Callable[[dict[str, Any]], str] = in_python,
     **options: Any,
 ) -> dict[str, Any]:
     """Writes the Kronecker product of a store with a seed graph as the store ``out``.
@@ -162,6 +164,7 @@ def expand(
         seed: The seed graph, instead of one that is made of the graph (`Seed.shrunk`).
         progress: Called with (phase, done, total).
         memory: Bound of what the import adds to the process. Default: a quarter of RAM.
+        words: How notes say what to do; those of Python, unless another face shows them.
         **options: Fields of `ImportOptions`, such as ``threads`` and ``overwrite``.
 
     Returns:
@@ -193,10 +196,11 @@ def expand(
     settings = ImportOptions(memory=budget, **options)
     plan = plan_expansion(snap, seed)
     if snap.schema.reverse_types and not settings.reverse:
-        message = "kept reverses are not taken over; --reverse builds them"
-        count = len(snap.schema.reverse_types)
-        plan.notes.append(Note("reverse-dropped", count, snap.path, message))
-    return run_import(plan, out, settings, progress)
+        message = "kept reverses are not taken over"
+        count, advice = len(snap.schema.reverse_types), remedy("BuildReverse")
+        plan.notes.append(Note("reverse-dropped", count, snap.path, message, remedy=advice))
+    report = run_import(plan, out, settings, progress)
+    return {**report, "notes": in_words(report["notes"], words)}
 
 
 def plan_expansion(snap: Snapshot, seed: Seed) -> GraphPlan:

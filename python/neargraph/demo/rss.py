@@ -1,38 +1,58 @@
-"""Measures what the loader adds to a process: run as a process of its own, without torch.
+"""Anonymous memory of a process, and what the loader alone adds to it.
 
-Prints JSON: anonymous resident bytes before `open`, their peak while one epoch of training batches
-is read, and the peak of the budget counter. Anonymous memory is what a program allocates; pages of
-files that the kernel caches are not in it.
+Anonymous memory is what a program allocates; pages of files that the kernel caches are not in it.
+Run as a program, without torch, this module reads training batches and prints JSON: resident
+anonymous bytes before `open`, their peak while batches are read, and the peak of the budget
+counter.
 """
 
 import json
 import sys
 import threading
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-_EVERY_SECONDS = 0.002
 
-
-def anonymous_bytes() -> int:
-    """`RssAnon` of this process."""
-    for line in Path("/proc/self/status").read_text().splitlines():
+def anonymous_bytes(process: str = "self") -> int:
+    """`RssAnon` of a process; 0 once it has ended."""
+    try:
+        status = Path(f"/proc/{process}/status").read_text()
+    except OSError:
+        return 0
+    for line in status.splitlines():
         if line.startswith("RssAnon:"):
             return int(line.split()[1]) * 1024
     return 0
 
 
-class Peak:
-    """Samples `RssAnon` every 2 ms in a thread; the largest value seen."""
+def mapped_bytes(file: str) -> int:
+    """Resident bytes of the mappings of a file in this process."""
+    wanted, total, is_mapping = str(Path(file).resolve()), 0, False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        fields = line.split(maxsplit=5)
+        if "-" in fields[0] and not fields[0].endswith(":"):
+            is_mapping = len(fields) == 6 and fields[5] == wanted
+        elif is_mapping and fields[0] == "Rss:":
+            total += int(fields[1]) * 1024
+    return total
 
-    def __init__(self) -> None:
-        self.most_bytes = anonymous_bytes()
+
+class Peak:
+    """Samples `RssAnon` of a process in a thread; the largest value seen."""
+
+    def __init__(self, process: str = "self", every_seconds: float = 0.002) -> None:
+        self._process, self._every = process, every_seconds
+        self.most_bytes = anonymous_bytes(process)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
+    def _sample(self) -> None:
+        self.most_bytes = max(self.most_bytes, anonymous_bytes(self._process))
+
     def _watch(self) -> None:
-        while not self._stop.wait(_EVERY_SECONDS):
-            self.most_bytes = max(self.most_bytes, anonymous_bytes())
+        while not self._stop.wait(self._every):
+            self._sample()
 
     def __enter__(self) -> "Peak":
         self._thread.start()
@@ -41,13 +61,13 @@ class Peak:
     def __exit__(self, *_: object) -> None:
         self._stop.set()
         self._thread.join()
-        self.most_bytes = max(self.most_bytes, anonymous_bytes())
+        self._sample()
 
 
 def measure(
-    path: str, memory: str, fanouts: list[int], batch_size: int, seed: int
+    path: str, memory: int, fanouts: list[int], batch_size: int, seed: int, most: int
 ) -> dict[str, Any]:
-    """Reads one epoch of training batches and returns the figures, in bytes."""
+    """Reads `most` training batches, one epoch at most; the figures in bytes."""
     import neargraph as ng
 
     # Everything that importing allocates belongs to the time before `open`.
@@ -56,7 +76,7 @@ def measure(
     with Peak() as peak, open_store(path, memory=memory) as store:
         sampler = sampler_class(store, fanouts, seed=seed, attrs=["x", "y"])
         batches = 0
-        for batch in sampler.batches("train", batch_size, shuffle=True):
+        for batch in islice(sampler.batches("train", batch_size, shuffle=True), most):
             # As the training loop does: a batch is dropped before the next one is asked for.
             del batch
             batches += 1

@@ -1,184 +1,210 @@
-"""The demo's steps and its table.
+"""The steps of the demo, and its figures.
 
-The run in memory uses the same seeds and the same training loop, with features and labels as plain
-tensors and the topology in the memory back end, so that the two differ in where bytes come from
-and in nothing else.
+The run from memory and the one from memory-mapped rows have the same seeds and the same loop as the
+run from disk. So these differ in where bytes come from, and in nothing else.
 """
 
-import json
-import subprocess
+import math
+import os
+import shutil
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
-import neargraph as ng
 from neargraph.cli.show import Bars, bars, size
-from neargraph.importers import ImportOptions, run_import
-from neargraph.train import TrainConfig, TrainResult, fit
+from neargraph.exceptions import IoFailed, MissingDependency
 from neargraph.units import parse_bytes
 
-from .baseline import logistic_accuracy
-from .picture import draw_losses
-from .source import choose_graph
+from . import children
+from .graph import DemoGraph, Recipe, make_graph, recipe_of
+from .limit import MemoryLimit
+from .picture import draw
+from .serving import serve_model
+from .settings import DemoSettings, Job, Source
 
-_SPLIT = (60.0, 20.0, 20.0)
+_MORE_FOR_MAPPED = 1.1
+"""Memory of the run from mapped rows over that of the run from disk, to be on the safe side."""
+
+_ROOM = 2.4
+"""Free disk that the demo asks for, over the bytes of the features."""
+
+_NAMES: dict[Source, str] = {
+    "disk": "train from disk",
+    "memory": "train from memory",
+    "mapped": "train from np.memmap",
+    "pyg": "train with PyG's NeighborLoader",
+}
 
 
-@dataclass(frozen=True, slots=True)
-class DemoSettings:
-    """What the command line sets; the defaults are the demo."""
+class Clock:
+    """Seconds of each step of the demo, and of the processor, child processes included."""
 
-    out: Path
-    memory: str = "256MB"
-    epochs: int = 3
-    graph: str = "auto"
-    seed: int = 0
+    def __init__(self) -> None:
+        self.steps: dict[str, dict[str, float]] = {}
+        self._began = self._last = self._now()
+
+    def lap(self, name: str) -> None:
+        """Ends a step."""
+        now = self._now()
+        self.steps[name] = self._between(self._last, now)
+        self._last = now
+
+    def figures(self) -> dict[str, Any]:
+        """Seconds of everything, and of the steps."""
+        return {**self._between(self._began, self._now()), "steps": self.steps}
+
+    def _now(self) -> tuple[float, float]:
+        return time.perf_counter(), sum(os.times()[:4])
+
+    def _between(self, first: tuple[float, float], last: tuple[float, float]) -> dict[str, float]:
+        wall, processor = (round(b - a, 2) for a, b in zip(first, last, strict=True))
+        return {"wall": wall, "processor": processor}
 
 
 def run_demo(settings: DemoSettings) -> dict[str, Any]:
-    """Runs every step, prints the table and returns its figures."""
-    begin = time.perf_counter()
-    settings.out.mkdir(parents=True, exist_ok=True)
-    # The budget's peak is only meaningful against a limit that parses; fail before any work.
-    parse_bytes(settings.memory)
-    with bars() as progress:
-        path = _import(settings, progress)
-        config = TrainConfig(
-            model="sage",
-            fanouts=(15, 10),
-            batch_size=256,
-            hidden=64,
-            epochs=settings.epochs,
-            seed=settings.seed,
-            val_every=settings.epochs,
+    """Runs every step and returns the figures.
+
+    Raises:
+        MissingDependency: A package that trains or exports is not installed.
+        IoFailed: The disk has too little room.
+        ChildFailed: A process that trains has ended without figures.
+    """
+    memory = parse_bytes(settings.memory)
+    if missing := children.missing_packages():
+        raise MissingDependency(
+            f"the demo needs {', '.join(missing)}: pip install 'neargraph[export]'"
         )
-        _say(f"training from disk within {settings.memory}")
-        with ng.open(path, memory=settings.memory) as store:
-            note = store.core.backend_note
-            disk = fit(store, config, progress=_prefixed(progress, "disk"))
-        _say("training with everything in memory")
-        with ng.open(path, backend="memory") as store:
-            memory = fit(store, config, in_memory=True, progress=_prefixed(progress, "memory"))
-            _say("logistic regression on the features alone")
-            features_only = logistic_accuracy(store, memory.num_classes, settings.seed)
-        _say("measuring the loader in a process without torch")
-        rss = _measure_rss(path, settings, config)
-    title = f"{path.stem}: GraphSAGE, batch 256, fanouts 15,10, {settings.epochs} epochs"
-    picture = settings.out / "loss.png"
-    drawn = draw_losses(disk.losses, memory.losses, title, picture)
-    figures = _figures(disk, memory, features_only, rss)
-    figures |= {"backend": note, "seconds": round(time.perf_counter() - begin, 1)}
-    Console(width=100).print(_table(title, figures, settings))
-    _say(f"back end: {note}")
-    _say(f"loss curve: {picture}" if drawn else "no loss curve: matplotlib is not installed")
-    return figures
+    settings.out.mkdir(parents=True, exist_ok=True)
+    clock = Clock()
+    machine = {"cores": len(os.sched_getaffinity(0)), "load_average": os.getloadavg()[0]}
+    with bars() as progress:
+        recipe = recipe_of(settings.graph, settings.seed, say)
+        _check_room(settings.out, recipe)
+        graph = make_graph(recipe, settings, progress)
+        say(
+            f"graph: {graph.nodes:,} nodes, {graph.entries:,} neighbours, {graph.width} features; "
+            f"{size(graph.report['disk_bytes'])} in {graph.store}"
+        )
+        job = _job(settings, recipe, graph, memory)
+        try:
+            graph.evict()
+            rates = graph.disk_rates()
+            clock.lap("graph")
+            runs = _train_all(job, graph, progress, clock)
+        finally:
+            graph.rows.unlink()
+        say("measure the memory of the loader alone")
+        alone = children.measure_loader(job)
+        clock.lap("loader alone")
+        say("serve the model")
+        served, lines = serve_model(graph.store, settings.out / "sage.ngm", memory)
+        clock.lap("serve")
+    figures: dict[str, Any] = {
+        "graph": graph.figures(recipe.name),
+        "machine": machine,
+        "training": job.plain(),
+        "disk_rates": rates,
+        "runs": runs,
+        "comparison": compared(runs),
+        "loader_alone": alone,
+        "serving": {**served, "lines": lines},
+    }
+    figures["picture"] = draw(figures, settings.out / "demo.png")
+    clock.lap("picture")
+    return {**figures, "seconds": clock.figures()}
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
+    """One line for people, beside the progress bars."""
     print(text, file=sys.stderr, flush=True)
 
 
-def _prefixed(progress: Bars, name: str) -> Any:
-    return lambda phase, step, steps, value: progress(f"{name}: {phase}", step, steps, value)
+def _check_room(out: Path, recipe: Recipe) -> None:
+    rows = next(tensor for tensor in recipe.plan.nodes[0].tensors if tensor.name == "x")
+    needed = int(_ROOM * rows.row_bytes * (rows.num_rows or 0))
+    free = shutil.disk_usage(out).free
+    if free < needed:
+        raise IoFailed(
+            f"{out}: {size(free)} of the disk are free, and the demo needs {size(needed)}; "
+            "name a folder on another disk with --out"
+        )
 
 
-def _import(settings: DemoSettings, progress: Bars) -> Path:
-    plan = choose_graph(settings.graph, _say)
-    name = {"debian packages": "debian", "generated": "generated"}.get(
-        plan.format, Path(plan.origin).stem
-    )
-    path = settings.out / f"{name}.ng"
-    options = ImportOptions(
-        memory=max(parse_bytes(settings.memory), 256_000_000),
-        undirected=True,
-        unique=True,
-        self_loops="remove",
-        split=_SPLIT,
+def _job(settings: DemoSettings, recipe: Recipe, graph: DemoGraph, memory: int) -> Job:
+    """The run from disk; the others differ from it in their source."""
+    return Job(
+        source="disk",
+        store=str(graph.store),
+        rows=str(graph.rows),
+        memory=memory,
+        training=recipe.training,
+        width=graph.width,
+        classes=graph.classes,
+        epochs=settings.epochs,
         seed=settings.seed,
-        dense=True,
-        overwrite=True,
+        model=str(settings.out / "sage.ngm"),
+        seconds=settings.mapped_seconds,
     )
-    report = run_import(plan, path, options, progress)
-    _say(f"imported {path} in {report['seconds']:.1f} s ({size(report['disk_bytes'])})")
-    return path
 
 
-def _measure_rss(path: Path, settings: DemoSettings, config: TrainConfig) -> dict[str, Any]:
-    question = {
-        "path": str(path),
-        "memory": settings.memory,
-        "fanouts": list(config.fanouts),
-        "batch_size": config.batch_size,
-        "seed": config.seed,
-    }
-    done = subprocess.run(
-        [sys.executable, "-m", "neargraph.demo.rss", json.dumps(question)],
-        check=True,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    answer: dict[str, Any] = json.loads(done.stdout)
-    return answer
+def _train_all(job: Job, graph: DemoGraph, progress: Bars, clock: Clock) -> dict[str, Any]:
+    """The runs by source, each from a cold page cache in a process of its own."""
+    runs: dict[str, Any] = {}
+    sources: list[Source] = ["disk", "memory", "mapped"]
+    if children.has_pyg_sampler():
+        sources.append("pyg")
+    for source in sources:
+        name = _NAMES[source]
+        say(name)
+        graph.evict()
+        if source == "disk":
+            runs[source] = children.train(job, name, progress)
+        elif source == "mapped":
+            mapped = replace(job, source=source, model=None)
+            runs[source] = _train_mapped(mapped, runs["disk"], progress)
+        else:
+            runs[source] = children.train(replace(job, source=source, model=None), name, progress)
+        clock.lap(name)
+    return runs
 
 
-def _figures(
-    disk: TrainResult, memory: TrainResult, features_only: float, rss: dict[str, Any]
-) -> dict[str, Any]:
-    stats = disk.store_stats
-    same_length = len(disk.losses) == len(memory.losses)
-    gaps = [abs(a - b) for a, b in zip(disk.losses, memory.losses, strict=False)]
+def _train_mapped(job: Job, disk: dict[str, Any], progress: Bars) -> dict[str, Any]:
+    """The run from mapped rows under a limit; if that is too little, this is its result."""
+    wanted = int(_MORE_FOR_MAPPED * disk["peak_anonymous_bytes"])
+    about: dict[str, Any] = {"wanted_limit_bytes": wanted}
+    with MemoryLimit(wanted) as limit:
+        try:
+            run = children.train(job, _NAMES["mapped"], progress, limit)
+        except children.ChildFailed as failed:
+            if limit.why_not is not None:
+                raise
+            return {**about, "failed": str(failed)}
+    # The whole machine may have a limit, too.
+    in_force = run["limit_bytes"] is not None and run["limit_bytes"] <= wanted
+    why_not = None if in_force else limit.why_not or "the limit is not in force"
+    return {**run, **about, "is_limited": in_force, "why_not_limited": why_not}
+
+
+def compared(runs: dict[str, Any]) -> dict[str, Any]:
+    """Whether losses and accuracy are those of the run from memory, to the last bit."""
+    disk, memory = runs["disk"], runs["memory"]
+    losses, of_mapped = memory["losses"], runs["mapped"].get("losses", [])
+    gaps = [abs(a - b) for a, b in zip(disk["losses"], losses, strict=False)]
+    same_length = len(disk["losses"]) == len(losses)
     return {
-        "accuracy_disk": disk.test_accuracy,
-        "accuracy_memory": memory.test_accuracy,
-        "accuracy_features_only": features_only,
-        "loss_difference_max": max(gaps) if same_length else float("inf"),
-        "steps": len(disk.losses),
-        "seeds_per_second_disk": disk.seeds_per_second,
-        "seeds_per_second_memory": memory.seeds_per_second,
-        "budget_limit_bytes": stats["budget_limit"],
-        "budget_peak_bytes": max(stats["budget_peak"], rss["budget_peak_bytes"]),
-        "rss_added_bytes": rss["added_bytes"],
-        "rss_before_bytes": rss["before_bytes"],
-        "rss_process_had_torch": rss["torch_loaded"],
-        "reads": stats["reads"],
-        "read_bytes": stats["read_bytes"],
-        "useful_share": stats["useful_bytes"] / max(1, stats["read_bytes"]),
-        "hit_rate": stats["hit_rate"],
-        "losses_disk": disk.losses,
-        "losses_memory": memory.losses,
+        "steps": len(losses),
+        "steps_mapped": len(of_mapped),
+        "largest_loss_difference": max(gaps) if same_length else math.inf,
+        "same_losses": disk["losses"] == losses,
+        "same_losses_mapped": of_mapped == losses[: len(of_mapped)],
+        "same_accuracy": disk["accuracy"] == memory["accuracy"],
     }
 
 
-def _table(title: str, figures: dict[str, Any], settings: DemoSettings) -> Table:
-    table = Table(title=title, title_justify="left")
-    table.add_column("figure")
-    table.add_column(f"from disk ({settings.memory})", justify="right")
-    table.add_column("in memory", justify="right")
-
-    def percent(share: float | None) -> str:
-        return "none" if share is None else f"{100 * share:.2f} %"
-
-    peak, limit = size(figures["budget_peak_bytes"]), size(figures["budget_limit_bytes"])
-    speeds = [f"{figures[f'seeds_per_second_{run}']:,.0f}" for run in ("disk", "memory")]
-    apart, steps = f"{figures['loss_difference_max']:.3g}", f"{figures['steps']} steps"
-    features_only = percent(figures["accuracy_features_only"])
-    read = f"{size(figures['read_bytes'])} in {figures['reads']:,} reads"
-    rows = [
-        ("test accuracy", percent(figures["accuracy_disk"]), percent(figures["accuracy_memory"])),
-        ("... of logistic regression on features alone", features_only),
-        ("largest difference of the loss curves", apart, steps),
-        ("training seeds/s", *speeds),
-        ("peak of the budget counter", f"{peak} of {limit}"),
-        ("peak anonymous RSS added by the loader, no torch", size(figures["rss_added_bytes"])),
-        ("bytes read in training", read),
-        ("useful / read bytes", percent(figures["useful_share"])),
-        ("rows served without a read", percent(figures["hit_rate"])),
-    ]
-    for row in rows:
-        table.add_row(*row)
-    return table
+def is_equal(figures: dict[str, Any]) -> bool:
+    """Whether all runs with the same draws have given the same."""
+    comparison = figures["comparison"]
+    names = ("same_losses", "same_losses_mapped", "same_accuracy")
+    return all(comparison[name] for name in names)

@@ -1,19 +1,21 @@
 """Importers: every input neargraph reads, and the one function that writes a store from it."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from neargraph.exceptions import ImportFailed
-from neargraph.remedies import python_words
+from neargraph.remedies import in_python
 from neargraph.units import parse_bytes
 
 from .detect import FORMATS, detect_format, plan_source
-from .notes import Note
+from .hints import TextHints, parse_columns
+from .inputs import Source
+from .notes import Note, in_words
 from .options import ImportOptions, parse_split
 from .plan import EdgeChunk, EdgePlan, GraphPlan, NodePlan, TensorPlan
 from .run import Progress, check_target, estimate_import, run_import
-from .text import TextHints, parse_columns
+from .tables import Tables
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data, HeteroData
@@ -27,6 +29,7 @@ __all__ = [
     "NodePlan",
     "Note",
     "Progress",
+    "Tables",
     "TensorPlan",
     "TextHints",
     "check_target",
@@ -42,7 +45,7 @@ __all__ = [
 
 
 def import_graph(
-    source: Path | str,
+    source: Source | Sequence[Source] | Tables,
     out: Path | str,
     *,
     format: str | None = None,
@@ -51,13 +54,15 @@ def import_graph(
     memory: str | int | None = None,
     **options: Any,
 ) -> dict[str, Any]:
-    """Imports a file or folder into the store ``out``.
+    """Imports files into the store ``out``.
 
     Args:
-        source: Any input of `FORMATS`.
+        source: Any input of `FORMATS`: a file, a folder, a pattern such as "part-*.csv", or a
+            stream of bytes. Several text files or tables are one edge list, in the order given.
+            `Tables` name node and edge tables of several types.
         out: The new store, by custom NAME.ng.
         format: One of `FORMATS`; None looks at the input.
-        hints: Delimiter, header, columns and string ids of text and tables.
+        hints: Delimiter, header, columns, string ids, encoding and types of text and tables.
         progress: Called with (phase, done, total).
         memory: Bound of what the import adds to the process, bytes or like "256MB". Default: a
             quarter of RAM.
@@ -76,8 +81,13 @@ def import_graph(
     Example:
         >>> import_graph("cora.npz", "cora.ng", undirected=True)     # doctest: +SKIP
     """
+    folder = Path(out).absolute().parent
     return _imported(
-        lambda budget: plan_source(source, format, hints, budget), out, memory, options, progress
+        lambda budget: plan_source(source, format, hints, budget, folder),
+        out,
+        memory,
+        options,
+        progress,
     )
 
 
@@ -132,11 +142,6 @@ def _imported(
     try:
         report = run_import(plan(budget), out, settings, progress)
     except ImportFailed as error:
-        error.args = (python_words(error.args[0]),)
-        error.notes = _in_python(error.notes)
+        error.notes = in_words(error.notes, in_python)
         raise
-    return {**report, "notes": _in_python(report["notes"])}
-
-
-def _in_python(notes: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{**note, "message": python_words(note["message"])} for note in notes]
+    return {**report, "notes": in_words(report["notes"], in_python)}

@@ -78,7 +78,7 @@ class NpyStream:
         # The bytes, and what they are converted to.
         need(self.where, 3 * wanted)
         data, done = np.empty(wanted, dtype=np.uint8), 0
-        with _damage(self.where, "damaged or truncated"):
+        with _damage(self.where, "is damaged or truncated"):
             while done < wanted:
                 piece = self._stream.read(min(_READ_BYTES, wanted - done))
                 if not piece:
@@ -124,7 +124,7 @@ class NpzFile:
 
     def __init__(self, path: Path | str) -> None:
         self.path = need_file(path)
-        with _damage(str(self.path), "not a readable .npz"):
+        with _damage(str(self.path), "is not a readable .npz"):
             raw = _ShortReads(io.FileIO(self.path))
             self._zip = zipfile.ZipFile(raw)
             raw.most = None
@@ -260,13 +260,13 @@ def open_npy(path: Path | str) -> Array:
     file = need_file(path)
     where = str(file)
     with file.open("rb") as stream:
-        with _damage(where, "not a readable .npy file"):
+        with _damage(where, "is not a readable .npy file"):
             header = read_header(stream, where)
         size = stream.seek(0, io.SEEK_END)
     if header.start + header.data_bytes != size:
         fail(
             where,
-            f"not a readable .npy file: it has {size - header.start} bytes of data, "
+            f"is not a readable .npy file: it has {size - header.start} bytes of data, "
             f"but shape {list(header.shape)} of {header.dtype} takes {header.data_bytes}",
             "write it again with numpy.save",
         )

@@ -70,7 +70,7 @@ def block_edges(
                 where,
                 f"edge {row + at} has node {int(local[at])} of graph "
                 f"{int(graph[at])}, which has {int(bound[at])} nodes",
-                "the file is inconsistent",
+                "the file is inconsistent; write it again",
             )
     shift = node_ptr[graph]
     return EdgeChunk(sources.astype(np.int64) + shift, destinations.astype(np.int64) + shift)

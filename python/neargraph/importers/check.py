@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from neargraph.exceptions import ImportFailed
+from neargraph.remedies import remedy
 from neargraph.schema import NUMPY_OF
 
 from .plan import Array
@@ -26,13 +27,22 @@ _SPECIAL = (
 _WIDENED = {"uint16": np.dtype(np.int32), "uint32": np.dtype(np.int64)}
 
 
-def fail(where: Path | str, what: str, todo: str) -> NoReturn:
-    """Raises `ImportFailed`: "where: what. todo."."""
-    raise ImportFailed(f"{where}: {what}; {todo}")
+def fail(where: Path | str, what: str, todo: str | dict[str, Any]) -> NoReturn:
+    """Raises `ImportFailed`: "where: what; todo", where ``todo`` is text or a `remedies.remedy`."""
+    if isinstance(todo, str):
+        raise ImportFailed(f"{where}: {what}; {todo}")
+    error = ImportFailed(f"{where}: {what}")
+    error.remedies = [todo]
+    raise error
 
 
 def fail_row(
-    bad: Array, values: Array, where: str, first_row: int, has: str, todo: str
+    bad: Array,
+    values: Array,
+    where: str,
+    first_row: int,
+    has: str,
+    todo: str | dict[str, Any],
 ) -> NoReturn:
     """`fail` for the first of the ``bad`` rows of a chunk, with {} of ``has`` as its value."""
     row = int(bad.argmax())
@@ -54,14 +64,11 @@ def need_file(path: Path | str) -> Path:
     except (OSError, ValueError) as error:
         fail(file, f"cannot be read ({error})", "check the path")
     if stat.S_ISDIR(mode):
-        fail(file, "not a regular file but a folder", "give a file of it")
+        fail(file, "is not a regular file but a folder", "name a file in it")
     if not stat.S_ISREG(mode):
         kind = next((name for test, name in _SPECIAL if test(mode)), "a special file")
-        fail(
-            file,
-            f"not a regular file but {kind}",
-            "an import reads its input several times; write it to a file first",
-        )
+        what = f"is not a regular file but {kind}, and an import reads its input several times"
+        fail(file, what, remedy("ReadPipe"))
     return file
 
 
@@ -86,7 +93,11 @@ def store_dtype(dtype: np.dtype[Any], where: str) -> tuple[str, np.dtype[Any]]:
     name = _STORE_DTYPE.get(wide.name)
     if name is None:
         known = ", ".join(sorted(_STORE_DTYPE))
-        fail(where, f"dtype {dtype} cannot be stored as a tensor", f"convert it to one of {known}")
+        fail(
+            where,
+            f"has dtype {dtype}, which cannot be stored as a tensor",
+            f"convert it to one of {known}",
+        )
     return name, wide
 
 
@@ -109,7 +120,7 @@ def node_ids(ids: Array, where: str, first_row: int, bound: int | None = None) -
         has = f"node id {{}}, but there are {bound} nodes (0 to {bound - 1})"
         fail_row(ids >= bound, ids, where, first_row, has, "correct the row or the number of nodes")
     if top >= 1 << 63:
-        todo = "renumber the nodes, or import the ids as --strings"
+        todo = "renumber the nodes from 0"
         fail_row(ids >= 1 << 63, ids, where, first_row, "node id {}, beyond 2^63", todo)
     return ids
 

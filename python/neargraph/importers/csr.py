@@ -32,7 +32,11 @@ def pointer_blocks(npz: NpzFile, name: str, num_values: int) -> Iterator[tuple[i
     num_rows = int(stream.shape[0]) - 1
     last = stream.rows(1).astype(np.int64)
     if last[0] != 0:
-        fail(npz.where(name), f"starts at {last[0]}, not 0", "the file is inconsistent")
+        fail(
+            npz.where(name),
+            f"starts at {last[0]}, not 0",
+            "the file is inconsistent; write it again",
+        )
     row = 0
     while row < num_rows:
         count = min(_ROWS, num_rows - row)
@@ -150,7 +154,7 @@ def csr_rows(
                 fail(
                     npz.where(indices),
                     f"row {row} has column {int(cols[at])}, but rows are {width} wide",
-                    "the file is inconsistent",
+                    "the file is inconsistent; write it again",
                 )
             filled = values.rows(count).astype(np.float32) if values else None
             wide = cols if cols.dtype.itemsize >= 4 else cols.astype(np.int64)

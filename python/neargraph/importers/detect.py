@@ -1,15 +1,19 @@
 """Which parser reads an input: by its name, its members and its first bytes."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import IO, Any, NoReturn
 
 from neargraph.exceptions import ImportFailed
+from neargraph.remedies import remedy
 
 from .check import fail, need_file
 from .graphbolt import METADATA, graphbolt_file, plan_graphbolt
+from .hints import TextHints
 from .igb import igb_root, plan_igb
+from .inputs import Input, Source, expanded, listed, opened, stream_name
 from .known_sets import refuse_links, refuse_name
 from .lists import plan_lists, times_beside
 from .memory import allowed
@@ -21,14 +25,17 @@ from .ogb import ogb_root, plan_ogb
 from .plan import GraphPlan
 from .planetoid import plan_planetoid, planetoid_name
 from .pyg_processed import plan_processed, processed_file
-from .table import TABLE_ENDINGS, plan_table, table_folder
-from .temporal import AS_TEXT, labels_beside, plan_temporal
-from .text import TextHints, data_lines, plan_text, read_head
+from .table_file import TABLE_ENDINGS, TABLE_MAGIC, part_files
+from .tables import Tables, plan_table, plan_tables, table_folder
+from .temporal import labels_beside, plan_temporal
+from .text import plan_text
+from .text_head import data_lines, read_head
 from .tudataset import plan_tudataset, tu_name
 
 # SNAP's files of ground-truth communities, whose lines look like adjacency lists.
 _COMMUNITIES = re.compile(r"\.cmty\.txt(\.gz)?$")
 _TEXT = re.compile(r"\.(txt|csv|tsv)(\.gz)?$")
+_MAGIC_BYTES = 8
 
 _PLANNERS: dict[str, Callable[..., GraphPlan]] = {
     "text": plan_text,
@@ -46,58 +53,147 @@ _PLANNERS: dict[str, Callable[..., GraphPlan]] = {
     "pyg": plan_processed,
 }
 FORMATS = tuple(_PLANNERS)
-# The planners of these formats take hints.
+# The planners of these formats take hints, and several files.
 _HINTS_OF = {
-    "text": ("delimiter", "header", "columns", "strings", "time_scale"),
-    "table": ("columns",),
+    "text": ("delimiter", "header", "columns", "strings", "time_scale", "encoding", "bipartite"),
+    "table": ("delimiter", "columns", "strings", "encoding", "bipartite"),
 }
+_MANY = tuple(_HINTS_OF)
 
 
 def plan_source(
-    source: Path | str,
+    source: Source | Sequence[Source] | Tables,
     format: str | None = None,
     hints: TextHints | None = None,
     memory: int | None = None,
+    folder: Path | None = None,
 ) -> GraphPlan:
     """The plan of any input this package reads.
 
     Args:
-        source: A file, or a folder of files.
+        source: A file, a folder of files, a pattern such as "part-*.csv", a stream of bytes, or
+            several of them; or `Tables`.
         format: One of `FORMATS`; None looks at the input.
-        hints: Delimiter, header, columns and string ids of text and tables.
+        hints: Delimiter, header, columns, string ids, encoding, ... of text and tables.
         memory: Bound of the import in bytes, for what the plan keeps of the input.
+        folder: Where the temporary copy of a stream lies; None is the current folder.
 
     Raises:
         ImportFailed: The input is missing, damaged, or of no known format.
         BudgetTooSmall: ``memory`` is too small for what has to be kept of the input.
+        IoFailed: The copy of a stream could not be written.
 
     Example:
         >>> plan_source("cora.npz").format        # doctest: +SKIP
         'npz adj/attr'
     """
-    path = _inside(Path(source)) if format is None else Path(source)
     with allowed(memory) as allowance:
-        plan = _plan(path, format or detect_format(path), hints)
+        plan = _planned(source, format, hints, folder)
         plan.held_bytes = allowance.held
     return plan
 
 
+def _planned(
+    source: Source | Sequence[Source] | Tables,
+    format: str | None,
+    hints: TextHints | None,
+    folder: Path | None,
+) -> GraphPlan:
+    if isinstance(source, Tables):
+        if format not in (None, "table"):
+            fail("tables", f"the format is given as {format}", remedy("LeaveOut", option="format"))
+        _check_hints("tables", "table", hints)
+        return plan_tables(source, hints)
+    many = isinstance(source, Sequence) and not isinstance(source, str)
+    encoding = hints.encoding if hints else None
+    sources = expanded(source if many else [source])  # type: ignore[list-item, arg-type]
+    if len(sources) == 1 and isinstance(sources[0], Path):
+        path = _inside(sources[0]) if format is None else sources[0]
+        return _plan(path, format or detect_format(path, encoding), hints)
+    if not sources:
+        fail("import", "no input is given", "name a file, a folder or a pattern")
+    sources = [part for one in sources for part in _parts(one)]
+    chosen = format or _common_format(sources, encoding)
+    if chosen is not None and chosen not in _MANY:
+        _refuse_many(sources, chosen)
+    inputs = opened(sources, folder, encoding)
+    chosen = chosen or _stream_format(inputs)
+    where = listed(inputs)
+    _check_hints(where, chosen, hints)
+    plan = plan_text(inputs, hints) if chosen == "text" else plan_table(inputs, hints)
+    spools = [one.spool for one in inputs if one.spool is not None]
+    plan.kept += spools
+    plan.spooled_bytes += sum(spool.size for spool in spools)
+    return plan
+
+
+def _parts(source: Path | IO[bytes]) -> list[Path | IO[bytes]]:
+    """The part files of a folder that stands among several inputs; else the input itself."""
+    if not isinstance(source, Path):
+        return [source]
+    return [*part_files(source)] if source.is_dir() else [need_file(source)]
+
+
+def _refuse_many(sources: Sequence[Path | IO[bytes]], chosen: str) -> NoReturn:
+    if chosen not in FORMATS:
+        fail("import", f"{chosen!r} is not a valid format", f"use one of {', '.join(FORMATS)}")
+    only = "only text and tables"
+    if len(sources) > 1:
+        fail(
+            listed(sources),
+            f"the format {chosen} takes one input; {only} take several",
+            "name one input",
+        )
+    what = f"the format {chosen} cannot be read from a stream, {only} can"
+    fail(stream_name(sources[0]), what, "write it to a file first")
+
+
+def _common_format(sources: Sequence[Path | IO[bytes]], encoding: str | None) -> str | None:
+    """The format of several inputs; None where there are only streams."""
+    paths = [one for one in sources if isinstance(one, Path)]
+    found = {path: detect_format(path, encoding) for path in paths}
+    if len(set(found.values())) > 1:
+        first, chosen = next(iter(found.items()))
+        other = next(path for path, format in found.items() if format != chosen)
+        what = f"{first} looks like {chosen}, but {other} like {found[other]}"
+        fail("import", what, remedy("OneFormat"))
+    return next(iter(found.values()), None)
+
+
+def _stream_format(inputs: Sequence[Input]) -> str:
+    """The format of a stream, as far as its first bytes tell."""
+    with inputs[0].path.open("rb") as stream:
+        head = stream.read(_MAGIC_BYTES)
+    if head.startswith(TABLE_MAGIC):
+        return "table"
+    if not head:
+        fail(inputs[0].shown, "is empty", "check the command whose output it is")
+    if any(b"\0" in line.encode() for line in read_head(inputs[0], is_text=False)):
+        fail(inputs[0].shown, "is binary", remedy("NameStreamFormat"))
+    return "text"
+
+
 def _plan(path: Path, chosen: str, hints: TextHints | None) -> GraphPlan:
-    taken = _HINTS_OF.get(chosen, ())
-    for name in hints.given() if hints else ():
-        if name not in taken:
-            option = "--" + name.replace("_", "-")
-            todo = f"drop {option}"
-            if chosen == "temporal":
-                todo += f", or {AS_TEXT}"
-            fail(path, f"{option} means nothing for the format {chosen}", todo)
-    if chosen not in _PLANNERS:
-        fail(path, f"unknown format {chosen!r}", f"use one of {', '.join(FORMATS)}")
+    _check_hints(path, chosen, hints)
+    taken = chosen in _HINTS_OF
     return _PLANNERS[chosen](path, hints) if taken else _PLANNERS[chosen](path)
 
 
-def detect_format(path: Path) -> str:
-    """The name of the format of ``path``, one of `FORMATS`; ImportFailed where it is unclear."""
+def _check_hints(where: Path | str, chosen: str, hints: TextHints | None) -> None:
+    """Refuses an unknown format, and hints that the format has no use for."""
+    if chosen not in _PLANNERS:
+        fail(where, f"{chosen!r} is not a valid format", f"use one of {', '.join(FORMATS)}")
+    for name in hints.given() if hints else ():
+        if name not in _HINTS_OF.get(chosen, ()):
+            todo = remedy("LeaveOutOrText" if chosen == "temporal" else "LeaveOut", option=name)
+            fail(where, f"{name.replace('_', ' ')} is not a setting of the format {chosen}", todo)
+
+
+def detect_format(path: Path, encoding: str | None = None) -> str:
+    """The name of the format of ``path``, one of `FORMATS`; ImportFailed where it is unclear.
+
+    ``encoding`` is that of text, as in `TextHints`.
+    """
     path = _inside(path)
     if path.is_dir():
         return _detect_folder(path)
@@ -113,13 +209,13 @@ def detect_format(path: Path) -> str:
     if path.suffix == ".pt":
         return "pyg"
     if _COMMUNITIES.search(path.name):
-        fail(path, "a list of communities, not of edges", "give the .ungraph.txt file beside it")
+        fail(path, "is a list of communities, not of edges", "give the .ungraph.txt file beside it")
     refuse_links(path)
     if planetoid_name(path):
         return "planetoid"
     if musae_parts(path):
         return "musae"
-    return _detect_text(path)
+    return _detect_text(path, encoding)
 
 
 def _detect_folder(path: Path) -> str:
@@ -128,12 +224,12 @@ def _detect_folder(path: Path) -> str:
     if (path / "root.a").exists():
         fail(path, "is already a neargraph store", "open it with ng.open, or import its source")
     refuse_links(path)
-    todo = "give one file of it, or --format"
+    todo: str | dict[str, Any] = remedy("NameLayout")
     # What is there is only told; an entry that cannot be looked at is not the user's error.
     with suppress(OSError, ImportFailed):
         if inside := _candidates(path):
-            todo = f"give {'one of ' if len(inside) > 1 else ''}{shown(inside)}"
-    return fail(path, "a folder of no known layout", todo)
+            todo = f"name {'one of ' if len(inside) > 1 else ''}{shown(inside)}"
+    return fail(path, "is not a folder of a known layout", todo)
 
 
 def _candidates(folder: Path) -> list[str]:
@@ -185,8 +281,8 @@ def _inside(path: Path) -> Path:
     return path
 
 
-def _detect_text(path: Path) -> str:
-    rows = [line.split() for line in data_lines(read_head(path))[:50]]
+def _detect_text(path: Path, encoding: str | None) -> str:
+    rows = [line.split() for line in data_lines(read_head(Input.of(path, encoding)))[:50]]
     widths = {len(row) for row in rows}
     numbers = all(field.lstrip("-").isdigit() for row in rows for field in row)
     if numbers and len(widths) > 2 and max(widths) > 4:

@@ -83,7 +83,7 @@ class Folder:
         name = self.text(entry, "path", what)
         parts = PurePosixPath(name)
         if parts.is_absolute() or ".." in parts.parts:
-            fail(self.file, f"{what} has the path {name[:80]!r}", "give one inside of the folder")
+            fail(self.file, f"{what} has the path {name[:80]!r}", "use a path inside the folder")
         return self.path / parts
 
     def array(self, entry: dict[str, Any], what: str) -> Any:
@@ -182,7 +182,7 @@ def open_folder(path: Path | str) -> Folder:
     root = root.parent if root.name == PREPROCESSED and not (root / PREPROCESSED).exists() else root
     file = graphbolt_file(root)
     if file is None:
-        fail(given, "holds no metadata.yaml", "give the folder of an OnDiskDataset")
+        fail(given, "holds no metadata.yaml", "name the folder of an OnDiskDataset")
     return Folder(root, file, load_yaml(file))
 
 
@@ -207,7 +207,7 @@ def plan_graphbolt(path: Path | str) -> GraphPlan:
     add_tasks(folder, types)
     known = {"dataset_name", "graph", "graph_topology", "feature_data", "tasks"}
     more = [key for key in folder.meta if key not in known | {"include_original_edge_id"}]
-    folder.notes += left_out("members-unused", more, str(folder.file), "nothing is made of them")
+    folder.notes += left_out("members-unused", more, str(folder.file), "nothing is stored of them")
     name = folder.meta.get("dataset_name")
     folder.facts += [f"data set {name}"] if isinstance(name, str) else []
     nodes, edges = list(types.nodes.values()), list(types.edges.values())
@@ -230,7 +230,11 @@ def _raw_types(folder: Folder) -> Types:
     for entry in folder.entries(graph, "nodes"):
         name, count = entry.get("type") or HOMOGENEOUS_NODE, entry.get("num")
         if type(count) is not int or count < 0 or not isinstance(name, str) or name in types.nodes:
-            fail(folder.file, f"node type {name!r} has the number {count!r}, or is twice", _LAYOUT)
+            fail(
+                folder.file,
+                f"node type {name!r} has the number {count!r}, or is listed twice",
+                _LAYOUT,
+            )
         types.nodes[name] = NodePlan(name, count)
     if not types.nodes:
         fail(folder.file, "graph has no nodes", _LAYOUT)
@@ -249,7 +253,7 @@ def _add_edges(folder: Folder, types: Types, entry: dict[str, Any]) -> None:
     if triple is None or triple in types.edges:
         fail(
             folder.file,
-            f"edge type {name!r} is not source:relation:destination, or is twice",
+            f"edge type {name!r} is not source:relation:destination, or is listed twice",
             _LAYOUT,
         )
     what = f"the edge type {':'.join(triple)}"
@@ -296,7 +300,7 @@ _Pairs = Callable[[], Iterator[tuple[int, Array, Array]]]
 
 def _npy_pairs(array: Array, where: str) -> tuple[int, _Pairs]:
     if pair_layout(array, where) != "rows":
-        fail(where, f"has shape {list(array.shape)}", "edges are [2, E] here; transpose them")
+        fail(where, f"has shape {list(array.shape)}", "store edges as [2, E]")
 
     def pairs() -> Iterator[tuple[int, Array, Array]]:
         for span in spans(array.shape[1]):
@@ -430,7 +434,7 @@ def add_tensor(
     better = RENAMED.get(name, name) if isinstance(owner, NodePlan) else name
     name = name if better in taken else better
     if name in taken:
-        fail(where, f"the feature {name!r} is there twice", "rename one of them")
+        fail(where, f"the feature {name!r} exists twice", "rename one of them")
     owner.tensors.append(any_tensor(values, name, where, num_rows, order))
 
 

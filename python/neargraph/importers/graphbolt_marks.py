@@ -88,7 +88,7 @@ def row_of_ids(marks: Marks, ids: Array, where: str) -> Array:
         drop_pages(ids)
     entries = int((rows >= 0).sum()) * (2 if marks.undirected else 1)
     if entries < len(ids):
-        fail(where, "an edge id is there more often than its edge", EXPORT_AGAIN)
+        fail(where, "an edge id occurs more often than its edge", EXPORT_AGAIN)
     return rows
 
 

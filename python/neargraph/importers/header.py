@@ -44,30 +44,34 @@ def read_header(stream: IO[bytes], where: str) -> NpyHeader:
     """The header at the beginning of ``stream``; `ImportFailed` where it is not a valid one."""
     magic = stream.read(8)
     if magic[:6] != b"\x93NUMPY":
-        fail(where, "not a readable .npy array (it does not begin like one)", _AGAIN)
+        fail(where, "is not a readable .npy array (wrong magic bytes)", _AGAIN)
     if len(magic) < 8 or magic[6] not in (1, 2, 3):
         found = ".".join(str(part) for part in magic[6:]) or "missing"
-        fail(where, f"not a readable .npy array (format version {found})", "use 1.0, 2.0 or 3.0")
+        fail(where, f"is not a readable .npy array (format version {found})", "use 1.0, 2.0 or 3.0")
     width = 2 if magic[6] == 1 else 4
     length = int.from_bytes(stream.read(width), "little")
     if length > _HEADER_BYTES_MAX:
-        fail(where, f"not a readable .npy array (a header of {length} bytes)", _AGAIN)
+        fail(where, f"is not a readable .npy array (a header of {length} bytes)", _AGAIN)
     text = stream.read(length)
     if len(text) < length:
-        fail(where, "not a readable .npy array (truncated in its header)", _AGAIN)
+        fail(where, "is not a readable .npy array (truncated in its header)", _AGAIN)
     return _decode(text.decode("latin1"), 8 + width + length, where)
 
 
 def _decode(text: str, start: int, where: str) -> NpyHeader:
     shown = f"its header is {text.strip()[:60]!r}"
     if _STRUCTURED.search(text):
-        fail(where, f"not a plain array: a structured dtype ({shown})", "save each field by itself")
+        fail(
+            where,
+            f"has a structured dtype, not a plain array ({shown})",
+            "save each field by itself",
+        )
     fields = [pattern.findall(text) for pattern in (_DESCR, _ORDER, _SHAPE)]
     rest = text.strip()
     for pattern in (_DESCR, _ORDER, _SHAPE):
         rest = pattern.sub("", rest)
     if [len(found) for found in fields] != [1, 1, 1] or not re.fullmatch(r"\{[\s,]*\}", rest):
-        fail(where, f"not a readable .npy array ({shown})", _AGAIN)
+        fail(where, f"is not a readable .npy array ({shown})", _AGAIN)
     kind = _DTYPE.fullmatch(fields[0][0])
     if kind is not None and kind[1] == "O":
         fail(
@@ -80,13 +84,13 @@ def _decode(text: str, start: int, where: str) -> NpyHeader:
     except (TypeError, ValueError, OverflowError):
         dtype = None
     if dtype is None:
-        fail(where, f"not a readable .npy array (dtype {fields[0][0][:40]!r})", _AGAIN)
+        fail(where, f"is not a readable .npy array (dtype {fields[0][0][:40]!r})", _AGAIN)
     parts = [part.strip().removesuffix("L") for part in fields[2][0].split(",")]
     digits = [part for part in parts if part]
     # More digits than 2^63 has are not worth converting.
     if len(digits) > _DIMENSIONS_MAX or not all(re.fullmatch(r"\d{1,19}", d) for d in digits):
-        fail(where, f"not a readable .npy array ({shown})", _AGAIN)
+        fail(where, f"is not a readable .npy array ({shown})", _AGAIN)
     shape = tuple(int(part) for part in digits)
     if max(shape, default=0) >= 2**63 or dtype.itemsize * math.prod(n or 1 for n in shape) >= 2**63:
-        fail(where, f"shape {list(shape)} has 2^63 bytes or more", _AGAIN)
+        fail(where, f"shape {list(shape)} takes 2^63 bytes or more", _AGAIN)
     return NpyHeader(dtype, shape, fields[1][0] == "True", start)

@@ -33,7 +33,7 @@ def text_rows(dtype: np.dtype[Any]) -> int:
 
 def missing_labels(count: int, where: str) -> list[Note]:
     """The note of labels that are missing; none where there are none."""
-    message = f"{count} labels are missing and stored as -1, which training leaves out"
+    message = f"{count} labels are missing and stored as -1, which training ignores"
     return [Note("labels-missing", count, where, message)] if count else []
 
 
@@ -50,7 +50,7 @@ def class_tensor(
         held = hold_to(where, wanted, held)
         found |= known
         if len(found) > _CLASSES_MAX:
-            fail(where, f"more than {_CLASSES_MAX:,} different labels", "give numbers instead")
+            fail(where, f"has more than {_CLASSES_MAX:,} different labels", "store numbers")
     notes.extend(missing_labels(missing, where))
     class_names = sorted(found)
     number = {text: at for at, text in enumerate(class_names)}

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from neargraph.remedies import remedy
 from neargraph.units import format_bytes
 
 from .check import fail, need_file
@@ -50,16 +51,21 @@ def text_lines(path: Path | str, most: int | None = None) -> Iterator[tuple[int,
                 if len(line) >= most:
                     fail(
                         f"{file}:{number}",
-                        f"line longer than {format_bytes(most)}",
-                        "check the format, or give more --memory (for lines up to 16 MiB)",
+                        f"the line is longer than {format_bytes(most)}",
+                        remedy("ShorterLines"),
                     )
                 # A byte order mark is no part of the first field.
                 text = line.decode("utf-8-sig" if number == 1 else "utf-8")
                 yield number, text.rstrip("\r\n")
-    except UnicodeDecodeError:
-        fail(f"{file}:{number}", "not UTF-8 text", "check the format, or give --format")
+    except UnicodeDecodeError as error:
+        byte = f"byte {error.start + 1} of the line, 0x{error.object[error.start]:02X}"
+        fail(f"{file}:{number}", f"{byte}, is not valid UTF-8", "convert the file to UTF-8")
     except (EOFError, zlib.error, gzip.BadGzipFile, OSError) as error:
-        fail(f"{file}: after line {number}", f"damaged or truncated ({error})", "copy it again")
+        fail(
+            f"{file}: after line {number}",
+            f"the file is damaged or truncated ({error})",
+            "copy it again",
+        )
 
 
 def number_table(path: Path | str, delimiter: str | None, dtype: type[np.generic]) -> Array:
@@ -105,7 +111,9 @@ def pair_tables(path: Path | str, has_header: bool = False) -> Iterator[tuple[in
             left, right = fields
             rows.extend((int(left), int(right)))
         except (ValueError, OverflowError):
-            fail(f"{path}:{number}", f"{line[:60]!r} is not id,id", "make every line two integers")
+            fail(
+                f"{path}:{number}", f"{line[:60]!r} is not two node ids", "write each line as id,id"
+            )
         if len(rows) >= 2 * CHUNK_EDGES:
             yield first, np.frombuffer(rows, dtype=np.int64).reshape(-1, 2)
             rows = array("q")

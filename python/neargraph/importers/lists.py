@@ -35,7 +35,7 @@ def plan_lists(path: Path | str) -> GraphPlan:
     idle = sum(len(line.split()) == 1 for _, line in text_lines(file))
     notes = []
     if idle:
-        message = f"{idle} lines name a user without items; only edges are stored"
+        message = f"{idle} lines name a user without items, and only edges are stored"
         notes.append(Note("users-without-items", idle, str(file), message))
     has_time = time_file is not None
     edge = EdgePlan("user", "visits", "item", chunks, num_edges=edges, has_time=has_time)
@@ -48,7 +48,7 @@ def _numbers(line: str, file: Path, number: int) -> list[int]:
     try:
         return [int(field) for field in line.split()]
     except ValueError as error:
-        fail(f"{file}:{number}", str(error), "lines are integers: user item item ...")
+        fail(f"{file}:{number}", str(error), "write lines of integers: user item item ...")
 
 
 def _edges(file: Path, time_file: Path | None) -> Iterator[EdgeChunk]:
@@ -64,7 +64,7 @@ def _edges(file: Path, time_file: Path | None) -> Iterator[EdgeChunk]:
                 fail(
                     f"{time_file}:{number}",
                     f"{len(stamps)} numbers do not match the {len(row)} of {file.name}",
-                    "both files need the same shape",
+                    "write both files in the same shape",
                 )
             _extend(columns[2:], (stamps[1:],), time_file, number)
         if len(columns[0]) >= CHUNK_EDGES:
@@ -85,7 +85,7 @@ def _extend(
         for column, row in zip(columns, rows, strict=True):
             column.extend(row)
     except OverflowError:
-        fail(f"{file}:{number}", "a number beyond 64 bits", "check the file")
+        fail(f"{file}:{number}", "the line has a number beyond 64 bits", "check the file")
 
 
 def _chunk(columns: "list[array[int]]", where: str) -> EdgeChunk:

@@ -6,7 +6,7 @@ whoever would pass the allowance refuses before the memory is taken, and names w
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import NoReturn
@@ -31,6 +31,7 @@ class Allowance:
         self.given = memory is not None
         self.limit = ram // _RAM_SHARE if memory is None else memory
         self.held = held
+        self.shared = dict[str, int]()
         self.pieces = max(_PIECES_BYTES, piece)
 
     @property
@@ -81,6 +82,14 @@ def hold(where: str, num_bytes: int, done: float = 1.0) -> None:
     if allowance.wanted > allowance.limit:
         rest = int(allowance.held * (1 / min(1.0, max(done, 1e-6)) - 1))
         too_small(where, allowance.wanted + rest, allowance.limit)
+
+
+def hold_shared(where: str, wanted: Mapping[str, int]) -> None:
+    """`hold` for what several inputs share, such as a library: of each the largest size counts."""
+    known = current().shared
+    sizes = {name: max(size, known.get(name, 0)) for name, size in wanted.items()}
+    hold(where, sum(size - known.get(name, 0) for name, size in sizes.items()))
+    known.update(sizes)
 
 
 def hold_to(where: str, num_bytes: int, held: int, done: float = 1.0) -> int:

@@ -51,7 +51,7 @@ def plan_musae(path: Path | str) -> GraphPlan:
     """The plan of a set given by its edge file."""
     parts = musae_parts(need_file(path))
     if parts is None:
-        fail(path, "no NAME.json beside NAME_edges.csv", "give the edge file of a MUSAE set")
+        fail(path, "has no NAME.json beside it", "give the edge file of a MUSAE set")
     edges, features, target = parts
     words = _features(features)
     num_nodes = max(words, default=-1) + 1
@@ -88,13 +88,13 @@ def _features(file: Path) -> dict[int, Array]:
             # It was packed more tightly than guessed.
             hold(str(file), _BYTES_FOR_JSON * min(len(line), -left))
         if size - left > _MAX_JSON:
-            fail(file, "larger than 1 GiB", "convert it to Parquet or npz first")
+            fail(file, "is larger than 1 GiB", "convert it to Parquet or npz first")
     text = "\n".join(lines)
     try:
         pairs = json.loads(text, object_pairs_hook=list)
         words = {int(node): np.array(ids, dtype=np.int64) for node, ids in pairs}
     except (ValueError, TypeError, AttributeError, RecursionError, OverflowError) as error:
-        fail(file, f"not {{node: [word, ...]}} ({error})", "check the file")
+        fail(file, f"is not JSON of the form {{node: [word, ...]}} ({error})", "check the file")
     if len(words) != len(pairs):
         fail(file, "a node has two lists of words", "give each node one")
     for node, ids in words.items():
@@ -139,7 +139,7 @@ def _fields(file: Path) -> Iterator[list[str]]:
     try:
         yield from csv.reader(line for _, line in text_lines(file))
     except csv.Error as error:
-        fail(file, f"not a table of comma-separated values ({error})", "check the file")
+        fail(file, f"is not a table of comma-separated values ({error})", "check the file")
 
 
 def _column(header: list[str], known: tuple[str, ...], where: str) -> int:
@@ -147,8 +147,8 @@ def _column(header: list[str], known: tuple[str, ...], where: str) -> int:
     if found is None:
         fail(
             where,
-            f"no column {' or '.join(known)} (columns: {', '.join(header)})",
-            "name the column so",
+            f"has no column {' or '.join(known)} (columns: {', '.join(header)})",
+            "rename the column",
         )
     return found
 

@@ -9,6 +9,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from neargraph.remedies import remedy
+
 from .check import fail
 from .plan import Array, GraphPlan, TensorPlan
 
@@ -28,13 +30,13 @@ def narrow_x(plan: GraphPlan, x_dtype: str) -> None:
             if tensor.dtype not in _FLOATS:
                 fail(
                     f"{plan.origin} [x]",
-                    f"is {tensor.dtype}, which --x-dtype does not change",
-                    "drop --x-dtype, or convert it to floats first",
+                    f"has dtype {tensor.dtype}, and only floats can be stored narrower",
+                    remedy("LeaveOutOrConvert", option="x_dtype", what="x to floats"),
                 )
             found = True
             node.tensors[at] = _narrow(tensor, x_dtype)
     if not found:
-        fail(plan.origin, "has no node tensor x", "drop --x-dtype")
+        fail(plan.origin, "has no node tensor x", remedy("LeaveOut", option="x_dtype"))
 
 
 def _narrow(tensor: TensorPlan, x_dtype: str) -> TensorPlan:

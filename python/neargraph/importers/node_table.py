@@ -1,13 +1,15 @@
 """Columns of tables as tensors, and node tables.
 
-Node columns: an optional `id`; `y` or `label` (classes: text becomes numbers and keeps its names,
-missing ones become -1); list columns and plain numbers become tensors by name; float columns x_0,
-x_1, ... become one tensor x; train_mask, val_mask and test_mask become a split. Row i is node i.
-Ids other than 0, 1, 2, ... are keys: edges name nodes by them, and the store keeps them.
+Node columns: an optional key, `id` unless another is named; `y` or `label` (classes: text becomes
+numbers and keeps its names, missing ones become -1); list columns and plain numbers become tensors
+by name; columns x_0, x_1, ..., or those that are named, become one tensor x; train_mask, val_mask
+and test_mask become a split. Row i is node i. Ids other than 0, 1, 2, ... are keys: edges name
+nodes by them, and the store keeps them.
 """
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,34 +28,87 @@ _LABEL = ("y", "label")
 _MASKS = ("train_mask", "val_mask", "test_mask")
 
 
-def node_plan(table: Table, name: str, named: bool, notes: list[Note]) -> NodePlan:
+@dataclass(frozen=True, slots=True)
+class NodeColumns:
+    """What is made of the columns of a node table; ``label`` None stands for y or label."""
+
+    key: str = "id"
+    features: tuple[str, ...] = ()
+    label: str | None = None
+
+
+def node_plan(
+    table: Table, name: str, named: bool, notes: list[Note], columns: NodeColumns = NodeColumns()
+) -> NodePlan:
     """The node type of a table; with ``named`` edges name its nodes by keys."""
+    key = columns.key
+    _check_columns(table, columns)
     node = NodePlan(name, table.num_rows, strings=named)
-    names = list(table.schema.names)
     if named:
-        node.keys = lambda: _keys(table)
-        if has_keys(table) and not table.is_text("id"):
+        node.keys = lambda: _keys(table, key)
+        if has_keys(table, key) and not table.is_text(key):
             message = "ids are not 0, 1, 2, ..., so nodes are numbered by row and ids kept as names"
-            notes.append(Note("ids-relabelled", table.num_rows, f"{table.path} [id]", message))
-    names = [column for column in names if column != "id"]
-    wide = _wide_columns(names)
-    if wide:
+            notes.append(Note("ids-relabelled", table.num_rows, table.where(key), message))
+    names = [column for column in table.schema.names if column != key]
+    label = columns.label or next((column for column in _LABEL if column in names), None)
+    wide = _features(table, columns.features, [n for n in names if n not in (label, *_MASKS)])
+    lists = [name for name in wide[:1] if len(wide) == 1 and _is_list(table, name)]
+    if wide and not lists:
         node.tensors.append(_stacked(table, wide))
     # Masks in pieces, then whole, and the codes of their split.
-    hold(str(table.path), 3 * table.num_rows * len({*_MASKS} & {*names}))
+    hold(table.shown, 3 * table.num_rows * len({*_MASKS} & {*names}))
     masks = [_mask(table, name) if name in names else None for name in _MASKS]
-    node.tensors += split_tensors(masks, table.num_rows, str(table.path))
-    rest = [column for column in names if column not in (*wide, *_MASKS)]
-    labels = {column: "y" for column in rest if column in _LABEL}
-    node.tensors += column_tensors(table, {column: column for column in rest} | labels, notes)
+    node.tensors += split_tensors(masks, table.num_rows, table.shown)
+    rest = {name: name for name in names if name not in (*wide, *_MASKS)}
+    rest |= dict.fromkeys(lists, "x")
+    if label is not None:
+        rest[label] = "y"
+    node.tensors += column_tensors(table, rest, notes)
     return node
+
+
+def _check_columns(table: Table, columns: NodeColumns) -> None:
+    """Refuses columns that are named and are not there."""
+    names = table.schema.names
+    key = () if columns.key == "id" else (columns.key,)
+    label = () if columns.label is None else (columns.label,)
+    for column in (*key, *label, *(name for name in columns.features if name != "*")):
+        if column not in names:
+            known = ", ".join(names[:20])
+            fail(table.shown, f"has no column {column!r}", f"name one of its columns: {known}")
+
+
+def _features(table: Table, given: tuple[str, ...], names: list[str]) -> list[str]:
+    """The columns that become x: those that are named, or else x_0, x_1, ..."""
+    if not given:
+        return _wide_columns(names)
+    every = [name for name in names if _is_plain(table, name)]
+    listed = [one for name in given for one in (every if name == "*" else [name])]
+    return list(dict.fromkeys(listed))
+
+
+def _is_list(table: Table, column: str) -> bool:
+    import pyarrow as pa
+
+    kind = table.schema.field(column).type
+    sized = pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    return bool(sized or pa.types.is_fixed_size_list(kind))
+
+
+def _is_plain(table: Table, column: str) -> bool:
+    import pyarrow as pa
+
+    kind = table.schema.field(column).type
+    return bool(
+        pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
+    )
 
 
 def column_tensors(table: Table, names: dict[str, str], notes: list[Note]) -> list[TensorPlan]:
     """Columns as tensors, by the names of these; a note says which columns cannot be one."""
     found = {column: _column_tensor(table, column, name, notes) for column, name in names.items()}
     dropped = [column for column, tensor in found.items() if tensor is None]
-    notes += left_out("columns-dropped", dropped, str(table.path), "not numbers")
+    notes += left_out("columns-dropped", dropped, table.shown, "not numbers")
     return [tensor for tensor in found.values() if tensor is not None]
 
 
@@ -61,29 +116,29 @@ def _mask(table: Table, name: str) -> Array:
     """A column of booleans, whole: one byte for each node."""
     import pyarrow as pa
 
-    where = f"{table.path} [{name}]"
+    where = table.where(name)
     if not pa.types.is_boolean(table.kind(name)):
-        fail(where, f"is {table.kind(name)}", "masks are booleans")
+        fail(where, f"is {table.kind(name)}", "store masks as booleans")
     parts = [table.numbers(batch.column(0), name, row) for row, batch in table.batches([name])]
     return np.concatenate([np.zeros(0, bool), *parts])
 
 
-def has_keys(table: Table) -> bool:
+def has_keys(table: Table, key: str = "id") -> bool:
     """Whether the ids of a node table are anything but 0, 1, 2, ..."""
-    if "id" not in table.schema.names or table.is_text("id"):
-        return "id" in table.schema.names
-    for row, batch in table.batches(["id"]):
-        ids = table.numbers(batch.column("id"), "id", row)
+    if key not in table.schema.names or table.is_text(key):
+        return key in table.schema.names
+    for row, batch in table.batches([key]):
+        ids = table.numbers(batch.column(key), key, row)
         if (ids != np.arange(row, row + len(ids))).any():
             return True
     return False
 
 
-def _keys(table: Table) -> Iterator[list[str]]:
+def _keys(table: Table, key: str) -> Iterator[list[str]]:
     """The names of nodes in the order of rows; those of a table without ids are its row numbers."""
-    if "id" in table.schema.names:
-        for row, batch in table.batches(["id"], TEXT_ROWS):
-            yield table.texts(batch.column("id"), "id", row)
+    if key in table.schema.names:
+        for row, batch in (text := table.as_text([key])).batches([key], TEXT_ROWS):
+            yield text.texts(batch.column(key), key, row)
         return
     for span in spans(table.num_rows, TEXT_ROWS):
         yield [str(row) for row in range(span.start, span.stop)]
@@ -96,8 +151,10 @@ def _wide_columns(names: list[str]) -> list[str]:
 
 
 def _stacked(table: Table, names: list[str]) -> TensorPlan:
-    if any(table.is_text(name) for name in names):
-        fail(f"{table.path} [{names[0]}, ...]", "columns x_0, x_1, ... hold text", "give numbers")
+    for name in names:
+        if not _is_plain(table, name):
+            what = f"is {table.kind(name)}, and features are numbers"
+            fail(table.where(name), what, "convert the column to numbers")
 
     def chunks() -> Iterator[Array]:
         for row, batch in table.batches(names, chunk_rows(4 * len(names))):
@@ -113,12 +170,12 @@ def _column_tensor(table: Table, column: str, name: str, notes: list[Note]) -> T
     """A numeric or list column as a tensor; None for text and nested columns but labels."""
     import pyarrow as pa
 
-    where = f"{table.path} [{column}]"
+    where = table.where(column)
     if name == "y" and table.is_text(column):
         return class_tensor("y", lambda: _texts(table, column), table.num_rows, where, notes)
     kind = table.schema.field(column).type
-    nested = pa.types.is_list(kind) or pa.types.is_large_list(kind)
     fixed = pa.types.is_fixed_size_list(kind)
+    nested = not fixed and _is_list(table, column)
     element = kind.value_type if nested or fixed else kind
     plain = pa.types.is_integer(element) or pa.types.is_floating(element)
     if not (plain or pa.types.is_boolean(element) or pa.types.is_temporal(element)):
@@ -142,7 +199,9 @@ def _column_tensor(table: Table, column: str, name: str, notes: list[Note]) -> T
             lengths = np.asarray(values.value_lengths()) if nested else None
             if values.null_count or (lengths is not None and (lengths != width).any()):
                 bad = 0 if lengths is None else int(np.flatnonzero(lengths != width)[0])
-                fail(where, f"row {row + bad} is null or not {width} long", "make rows equal")
+                file, at = table.place(row + bad)
+                what = f"row {at} is null or not {width} long"
+                fail(f"{file} [{column}]", what, "make all rows equally long")
             same_rows(len(flat), len(values) * width, where, "the column")
             yield flat.reshape(-1, width)
 
@@ -190,7 +249,7 @@ def _list_width(table: Table, column: str, kind: Any) -> int:
 
     if pa.types.is_fixed_size_list(kind):
         return int(kind.list_size)
-    need(f"{table.path} [{column}]", 8 * table.mean_values(column))
+    need(table.where(column), 8 * table.mean_values(column))
     for _, batch in table.batches([column], 1):
         return len(batch.column(0)[0])
     return 1

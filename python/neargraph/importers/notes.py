@@ -7,12 +7,10 @@ note or an error, and ``strict`` refuses what no option asked for.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-from neargraph.remedies import on_command_line
 
 _SHOWN = 8
 
@@ -21,7 +19,8 @@ _SHOWN = 8
 class Note:
     """One note: a stable ``code``, how many there are, where, and what to do about it.
 
-    ``requested``: an option of the import asked for it.
+    ``requested``: an option of the import asked for it. ``remedy``: what to do about it, of
+    `neargraph.remedies`.
     """
 
     code: str
@@ -29,19 +28,34 @@ class Note:
     where: str
     message: str
     requested: bool = False
+    remedy: dict[str, Any] | None = None
 
     def __str__(self) -> str:
         return f"[{self.code}] {self.where}: {self.message}"
 
 
-def advised(notes: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Notes of the core, whose messages then end with what to do, in words of the command line."""
-    return [_advised(**note) for note in notes]
+def with_remedies(found: Iterable[dict[str, Any]], given: Iterable[Note]) -> list[dict[str, Any]]:
+    """Notes that the core lists, with the remedies of those that it was given."""
+    known = {(note.code, note.where, note.message): note.remedy for note in given}
+    listed = []
+    for note in found:
+        remedy = known.get((note["code"], note["where"], note["message"]))
+        listed.append(note if remedy is None else {**note, "remedy": remedy})
+    return listed
 
 
-def _advised(remedy: dict[str, Any] | None = None, **note: Any) -> dict[str, Any]:
-    if remedy is not None:
-        note["message"] += f"; {on_command_line(remedy)}"
+def in_words(
+    notes: Iterable[dict[str, Any]], words: Callable[[dict[str, Any]], str]
+) -> list[dict[str, Any]]:
+    """Notes for a face: their messages end with what to do, in its words."""
+    return [_in_words(words, **note) for note in notes]
+
+
+def _in_words(
+    words: Callable[[dict[str, Any]], str], remedy: dict[str, Any] | None = None, **note: Any
+) -> dict[str, Any]:
+    if remedy is not None and (advice := words(remedy)):
+        note["message"] += f"; {advice}"
     return note
 
 

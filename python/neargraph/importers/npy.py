@@ -120,7 +120,7 @@ def plan_npy(path: Path | str) -> GraphPlan:
     layout = pair_layout(array, str(file))
     edge = EdgePlan(num_edges=array.shape[0 if layout == "pairs" else 1])
     if array.flags.c_contiguous and array.dtype.str in _CORE_DTYPES:
-        edge.file = NpyFile(str(file), layout)
+        edge.files = [NpyFile(str(file), layout)]
     else:
         edge.chunks = lambda: array_edges(array, str(file), None)
     notes = []

@@ -47,7 +47,9 @@ def plan_npz(path: Path | str) -> GraphPlan:
         return _plan_csr(npz)
     known = " ".join(_LAYOUTS.split())
     return fail(
-        npz.path, f"unknown npz layout (members: {npz.listed})", f"write it in one of: {known}"
+        npz.path,
+        f"is not an npz file of a known layout (members: {npz.listed})",
+        f"write it in one of: {known}",
     )
 
 
@@ -76,7 +78,7 @@ def _square(npz: NpzFile) -> int:
             fail(
                 npz.where("adj_shape"),
                 f"says {list(shape)}, adj_indptr says {num_nodes} rows",
-                "only square adjacency matrices are graphs of one node type",
+                "store a square matrix, or node types of their own",
             )
     return num_nodes
 
@@ -91,7 +93,7 @@ def _plan_matrices(npz: NpzFile) -> GraphPlan:
             fail(
                 npz.where("attr_shape"),
                 f"says {rows} rows for {num_nodes} nodes",
-                "the file is inconsistent",
+                "the file is inconsistent; write it again",
             )
         values = "attr_data" if "attr_data" in npz else None
         x = csr_tensor(npz, "attr_indptr", "attr_indices", values, width, num_nodes)
@@ -200,7 +202,7 @@ def split_tensors(given: Sequence[Array | None], num_nodes: int, where: str) -> 
         fail(
             where,
             f"masks have shapes {[list(m.shape) for m in masks]} for {num_nodes} nodes",
-            "the file is inconsistent",
+            "the file is inconsistent; write it again",
         )
     plans = []
     width = None if flat else int(stacks[0].shape[0])
@@ -249,7 +251,7 @@ def _pointers(npz: NpzFile, name: str) -> Array:
     pointers = values.astype(np.int64)
     if len(pointers) < 1 or pointers[0] != 0 or (np.diff(pointers) < 0).any():
         what = "is not a pointer array (0, then never falling)"
-        fail(npz.where(name), what, "the file is inconsistent")
+        fail(npz.where(name), what, "the file is inconsistent; write it again")
     return pointers
 
 
@@ -259,7 +261,7 @@ def _block_edges(npz: NpzFile, node_ptr: Array, edge_ptr: Array) -> Iterator[Edg
         fail(
             where,
             f"has shape {list(npz.shape('edge_index'))}, edge_ptr ends at {edge_ptr[-1]}",
-            "the file is inconsistent",
+            "the file is inconsistent; write it again",
         )
     for row, sources, destinations in pair_columns(npz, "edge_index"):
         yield block_edges(where, row, sources, destinations, node_ptr, edge_ptr)

@@ -1,5 +1,7 @@
 """The typed .npz layout: `num_nodes_T`, `A__relation__B` [2, E], and node columns `T_name`.
 
+Columns of edges are `A__relation__B__NAME` [E, ...]: `time`, `weight` and `edge_id` are inline
+columns, others edge tensors, whose rows stand beside their edge.
 A bag of words is `bow_indptr` + `bow_indices` + `bow_vocab`; it belongs to the node type whose
 count its pointers match and becomes the f32 tensor `x`. The first integer column with a
 `NAME_names` table becomes `y` (classes); other numeric columns keep their name. Text columns
@@ -7,13 +9,14 @@ count its pointers match and becomes the f32 tensor `x`. The first integer colum
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from .arrays import NpzFile
-from .check import fail
+from .check import fail, fail_row, whole_times
 from .csr import csr_tensor, member_tensor
 from .notes import left_out
 from .npz_pairs import pair_chunks
-from .plan import EdgeChunk, EdgePlan, GraphPlan, NodePlan
+from .plan import Array, EdgeChunk, EdgePlan, GraphPlan, NodePlan
 
 
 def plan_typed(npz: NpzFile) -> GraphPlan:
@@ -34,6 +37,7 @@ def plan_typed(npz: NpzFile) -> GraphPlan:
                 )
         edges.append(_edge_type(npz, member, by_name[source], by_name[destination], relation))
     used = {member for member in npz.names if member.count("__") == 2}
+    used |= {f"{member}__{name}" for member in used for name in _edge_columns(npz, member)}
     for node in nodes:
         used |= _members(npz, node)
     rest = [name for name in npz.names if name not in used]
@@ -48,7 +52,7 @@ def _node_types(npz: NpzFile) -> list[NodePlan]:
             continue
         count = npz.small(member)
         if count.shape != () or count.dtype.kind not in "iu" or int(count) < 0:
-            fail(npz.where(member), "is no node count", "store one non-negative integer")
+            fail(npz.where(member), "is not a node count", "store one non-negative integer")
         nodes.append(NodePlan(member.removeprefix("num_nodes_"), int(count)))
     if not nodes:
         fail(npz.path, "has no num_nodes_TYPE member", "add one for each node type")
@@ -95,12 +99,59 @@ def _add_columns(npz: NpzFile, node: NodePlan) -> None:
             node.tensors.append(member_tensor(npz, member, name, count))
 
 
+def _edge_columns(npz: NpzFile, member: str) -> list[str]:
+    """The names of the columns of an edge type."""
+    prefix = f"{member}__"
+    return [name.removeprefix(prefix) for name in npz.names if name.startswith(prefix)]
+
+
 def _edge_type(
     npz: NpzFile, member: str, source: NodePlan, destination: NodePlan, relation: str
 ) -> EdgePlan:
-    def chunks() -> Iterator[EdgeChunk]:
-        return pair_chunks(npz, member, source.num_nodes, destination.num_nodes)
+    columns = _edge_columns(npz, member)
+    inline = [name for name in ("time", "weight", "edge_id") if name in columns]
+    count = npz.length(member, 1)
+    for name in inline:
+        where = f"{member}__{name}"
+        if npz.shape(where) != (count,) or npz.dtype(where).kind not in "iuf":
+            fail(npz.where(where), "is not one number for each edge", "store it as [E]")
 
+    def chunks() -> Iterator[EdgeChunk]:
+        streams = {name: npz.open(f"{member}__{name}") for name in inline}
+        row = 0
+        for chunk in pair_chunks(npz, member, source.num_nodes, destination.num_nodes):
+            found = {name: stream.rows(len(chunk.sources)) for name, stream in streams.items()}
+            if "time" in found:
+                found["time"] = whole_times(found["time"], npz.where(f"{member}__time"), row)
+            ids = found.get("edge_id")
+            if ids is not None:
+                _check_ids(ids, npz.where(f"{member}__edge_id"), row, count)
+            yield replace(chunk, edge_ids=ids, times=found.get("time"), weights=found.get("weight"))
+            row += len(chunk.sources)
+
+    tensors = [
+        member_tensor(npz, f"{member}__{name}", name, count)
+        for name in columns
+        if name not in inline
+    ]
     return EdgePlan(
-        source.name, relation, destination.name, chunks, num_edges=npz.length(member, 1)
+        source.name,
+        relation,
+        destination.name,
+        chunks,
+        num_edges=count,
+        has_time="time" in inline,
+        has_weight="weight" in inline,
+        has_edge_ids=bool(tensors) or "edge_id" in inline,
+        tensors=tensors,
     )
+
+
+def _check_ids(ids: Array, where: str, first: int, count: int) -> None:
+    """Refuses edge ids that are not the numbers of rows."""
+    if ids.dtype.kind not in "iu":
+        fail(where, f"edge ids have dtype {ids.dtype}", "store them as integers")
+    outside = (ids < 0) | (ids >= count)
+    if outside.any():
+        has = f"edge id {{}}, but there are {count} edges (0 to {count - 1})"
+        fail_row(outside, ids, where, first, has, "edge ids are row numbers; renumber them")

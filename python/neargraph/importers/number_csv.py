@@ -163,4 +163,4 @@ def _damage(file: Path) -> Iterator[None]:
         # pyarrow's errors are of both kinds; those of this package pass.
         if type(error).__module__.startswith("neargraph"):
             raise
-        fail(file, f"not a table of numbers, or damaged ({error})", _AGAIN)
+        fail(file, f"is not a table of numbers, or is damaged ({error})", _AGAIN)

@@ -37,7 +37,7 @@ _COUNTS = ("edge", "num-node-list", "num-edge-list")
 _LABELS = ("node-label", "graph-label")
 INVERSE_FACT = (
     "edges are stored as the files have them; the loader of ogb adds the inverse of each edge to "
-    "some sets, which --undirected does here"
+    "some sets, as undirected=True does here"
 )
 
 Pieces = Callable[[], Iterator[Array]]
@@ -97,7 +97,7 @@ def plan_ogb(path: Path | str) -> GraphPlan:
 
     root = ogb_root(Path(path))
     if root is None:
-        fail(path, "not a folder of ogb", "give the one that holds raw/ and split/")
+        fail(path, "is not a folder of ogb", "name the folder that holds raw/ and split/")
     raw = root / "raw"
     if part_beside(raw / "triplet-type-list.csv"):
         return plan_ogb_typed(root)
@@ -204,7 +204,7 @@ def _same_graphs(where: str, node_ptr: Array, edge_ptr: Array) -> None:
         fail(
             where,
             f"{len(node_ptr) - 1} numbers of nodes, but {len(edge_ptr) - 1} of edges",
-            "they are of different sets; " + _AGAIN,
+            _AGAIN,
         )
 
 
@@ -311,11 +311,11 @@ def _binary_graphs(raw: Path) -> _Graphs:
     )
     if npz.shape("edge_index") != (2, graphs.num_edges):
         what = f"has shape {list(npz.shape('edge_index'))}, num_edges_list says {graphs.num_edges}"
-        fail(graphs.where, what, "the file is inconsistent; " + _AGAIN)
+        fail(graphs.where, what, _AGAIN)
     better = {"node_feat": "x", "edge_feat": "edge_attr"}
     unknown = [n for n in npz.names if not n.startswith(("node_", "edge_")) and n not in lists]
     if unknown:
-        fail(npz.path, f"has members {shown(unknown)}", "names begin with node_ or edge_")
+        fail(npz.path, f"has members {shown(unknown)}", "name them node_NAME or edge_NAME")
     for name in npz.names:
         if name in ("edge_index", *lists):
             continue

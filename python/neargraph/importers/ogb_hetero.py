@@ -63,7 +63,7 @@ def _rows(folder: Path, name: str) -> tuple[Path, list[list[str]]]:
 def _node_types(raw: Path) -> dict[str, NodePlan]:
     file, rows = _rows(raw, "num-node-dict")
     if len(rows) != 2:
-        fail(file, f"has {max(0, len(rows) - 1)} rows of counts", "only one typed graph is read")
+        fail(file, f"has {max(0, len(rows) - 1)} rows of counts", "import one typed graph")
     names, counts = rows
     plain = len(names) == len(counts) == len(set(names)) and all(map(str.isdigit, counts))
     if not plain or any(len(count) > 18 for count in counts):

@@ -120,7 +120,7 @@ def ogb_links(root: Path, split: str | None) -> dict[str, dict[str, Any]]:
         if not folders and split is None:
             return {}
         names = ", ".join(f.name for f in split_folders(root))
-        fail(root / "split", f"{len(folders)} splits could be meant", f"name one of {names}")
+        fail(root / "split", "does not tell which split to read", f"name one of {names}")
     found = {}
     for name in PARTS:
         file = folders[0] / f"{name}.pt"

@@ -23,10 +23,10 @@ class ImportOptions:
     f16 or bf16, rounded to nearest, or i8 with a scale for each column (its largest magnitude over
     127; rows are read twice). They are read as float32 unless somebody asks for something else.
     ``dense`` stores every row with its zeros; else ``x`` of f32 is stored without them where that
-    pays (see `docs/quickstart.md`), and its rows cannot be changed later. ``relabel`` makes nodes
-    of the integer ids that edges name and of no others, in ascending order, and keeps the ids as
-    names: `Snapshot.names` and `lookup` translate. ``strict`` refuses an import that would end
-    with notes that no option asked for.
+    pays (see `docs/tutorials/quickstart.md`), and its rows cannot be changed later. ``relabel``
+    makes nodes of the integer ids that edges name and of no others, in ascending order, and keeps
+    the ids as names: `Snapshot.names` and `lookup` translate. ``strict`` refuses an import that
+    would end with notes that no option asked for.
     """
 
     memory: int | None = None
@@ -52,15 +52,23 @@ class ImportOptions:
     def __post_init__(self) -> None:
         object.__setattr__(self, "split", parse_split(self.split))
         if self.self_loops not in ("keep", "remove", "add"):
-            raise ValueError(f"self_loops is {self.self_loops!r}; use keep, remove or add")
+            raise ValueError(
+                f"self_loops={self.self_loops!r} is not valid, expected keep, remove or add"
+            )
         if self.x_dtype not in (None, "f32", "f16", "bf16", "i8"):
-            raise ValueError(f"x_dtype is {self.x_dtype!r}; use f32, f16, bf16 or i8")
+            raise ValueError(
+                f"x_dtype={self.x_dtype!r} is not valid, expected f32, f16, bf16 or i8"
+            )
         if self.page_bytes not in PAGE_SIZES:
-            raise ValueError(f"page_bytes is {self.page_bytes}; use one of {PAGE_SIZES}")
+            raise ValueError(
+                f"a page of {self.page_bytes} bytes is not valid, expected one of {PAGE_SIZES}"
+            )
         if not 0.1 <= self.fill <= 1.0:
-            raise ValueError(f"fill is {self.fill}; use a share of a page from 0.1 to 1.0")
+            raise ValueError(
+                f"fill={self.fill} is not valid, expected a share of a page from 0.1 to 1.0"
+            )
         if self.threads is not None and self.threads < 1:
-            raise ValueError(f"threads is {self.threads}; use 1 or more")
+            raise ValueError(f"threads={self.threads} is not valid, expected 1 or more")
 
 
 def parse_split(
@@ -79,7 +87,7 @@ def parse_split(
         parts = []
     if len(parts) != 3 or min(parts) < 0 or not 0 < sum(parts) <= 100 + 1e-9:
         raise ValueError(
-            f"{given!r} is not a split; write train,val,test in percent, like 60,20,20, "
-            "which add up to at most 100"
+            f"{given!r} is not a valid split, expected train,val,test in percent that add up to "
+            "at most 100, e.g. 60,20,20"
         )
     return parts[0], parts[1], parts[2]

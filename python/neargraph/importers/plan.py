@@ -5,8 +5,8 @@ function that streams its content in bounded chunks. Nothing here touches the st
 the only consumer. Invariant: a stream function may be called again and gives the same chunks.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -54,10 +54,13 @@ class CsrChunk:
 class TextColumns:
     """Where the columns of a text edge list are: arguments of the extension, which reads it.
 
-    The delimiter " " stands for any run of blanks and tabs.
+    The delimiter " " stands for any run of blanks and tabs. ``shown`` is what messages call the
+    file; text whose ``encoding`` is not UTF-8 (None) is converted before the extension reads it.
     """
 
     path: str
+    shown: str
+    encoding: str | None = None
     delimiter: str = " "
     comment: str | None = "#"
     header: bool = False
@@ -66,6 +69,12 @@ class TextColumns:
     time_column: int | None = None
     weight_column: int | None = None
     time_scale: float | None = None
+
+    def arguments(self, path: str | None = None) -> dict[str, Any]:
+        """What the extension takes; ``path`` is that of a copy of the text as UTF-8."""
+        known = asdict(self)
+        del known["encoding"]
+        return known if path is None else {**known, "path": path}
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +142,7 @@ class NodePlan:
 
 @dataclass(slots=True)
 class EdgePlan:
-    """One edge type. Exactly one of ``chunks`` and ``file`` is given.
+    """One edge type. Exactly one of ``chunks`` and ``files`` is given; files are read in order.
 
     ``num_edges`` is the number of input rows where the input tells it, for the estimate.
     ``undirected``, ``unique`` and ``reverse`` are options of the import that the input itself asks
@@ -144,7 +153,7 @@ class EdgePlan:
     relation: str = HOMOGENEOUS_EDGE[1]
     destination: str = HOMOGENEOUS_EDGE[2]
     chunks: Callable[[], Iterator[EdgeChunk]] | None = None
-    file: TextColumns | NpyFile | None = None
+    files: Sequence[TextColumns | NpyFile] = ()
     num_edges: int | None = None
     has_edge_ids: bool = False
     has_time: bool = False
@@ -161,7 +170,8 @@ class GraphPlan:
 
     ``notes`` and ``facts`` are shown to the user: what is dropped or odd, and what else is worth
     knowing. A stream may add notes while it is read. ``held_bytes`` is what the plan keeps of the
-    input in memory until the import ends.
+    input in memory until the import ends. ``kept`` has to exist until then, such as temporary
+    copies of input, which take ``spooled_bytes`` of disk.
     """
 
     origin: str
@@ -171,6 +181,8 @@ class GraphPlan:
     notes: list[Note] = field(default_factory=list)
     facts: list[str] = field(default_factory=list)
     held_bytes: int = 0
+    kept: list[object] = field(default_factory=list)
+    spooled_bytes: int = 0
 
     def node(self, name: str) -> NodePlan:
         """The node type called ``name``; KeyError where there is none."""

@@ -45,7 +45,7 @@ def plan_planetoid(path: Path | str) -> GraphPlan:
     if name is None:
         sets = sorted(f.name for f in given.glob("ind.*.graph")) if given.is_dir() else []
         known = shown(sets) or "a file like ind.cora.graph"
-        fail(given, "not one Planetoid set", f"give one of its files: {known}")
+        fail(given, "is not one Planetoid set", f"give one of its files: {known}")
     folder = given if given.is_dir() else given.parent
     parts = {p: folder / f"ind.{name}.{p}" for p in ("x", "tx", "allx", "y", "ty", "ally", "graph")}
     for file in parts.values():
@@ -94,7 +94,7 @@ def _test_index(file: Path) -> Array:
     try:
         ids = np.array([int(line) for line in file.read_text().split()], dtype=np.int64)
     except (ValueError, OverflowError) as error:
-        fail(file, f"not a list of node ids ({error})", "download the data set again")
+        fail(file, f"is not a list of node ids ({error})", "download the data set again")
     node_ids(ids, str(file), 0)
     if len(ids) == 0 or len(np.unique(ids)) < len(ids):
         fail(file, "lists no node, or one node twice", "download the data set again")
@@ -158,14 +158,14 @@ def _check(
         fail(
             parts["ally"],
             f"{len(labels)} labels for {allx.shape[0]} rows of allx",
-            "the files are of different sets",
+            "use files of one data set",
         )
     if not len(test_labels) == tx.shape[0] == len(test) or tx.shape[1] != allx.shape[1]:
         fail(
             parts["tx"],
             f"{tx.shape} does not fit {len(test)} test nodes, "
             f"{len(test_labels)} labels and {allx.shape[1]} columns",
-            "the files are of different sets",
+            "use files of one data set",
         )
 
 

@@ -14,15 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from neargraph.exceptions import MissingDependency
+from neargraph._optional import torch_for
 
-try:
+with torch_for("from_pyg"):
     import torch
     from torch_geometric.data import Data, HeteroData
-except ImportError as error:
-    raise MissingDependency(
-        "from_pyg needs PyG; install it with: pip install torch torch_geometric"
-    ) from error
 
 from .check import fail, node_ids, store_dtype
 from .chunks import chunk_rows, spans
@@ -55,7 +51,7 @@ def plan_pyg(data: Any) -> GraphPlan:
         return _plan_hetero(data)
     if isinstance(data, Data):
         return _plan_homogeneous(data)
-    return fail("from_pyg", f"got a {type(data).__name__}", "give a Data or HeteroData")
+    return fail("from_pyg", f"the argument is a {type(data).__name__}", "give a Data or HeteroData")
 
 
 def _plan_homogeneous(data: Any) -> GraphPlan:
@@ -116,7 +112,7 @@ def _plan_hetero(data: Any) -> GraphPlan:
             edge.tensors.append(_tensor(value, key, f"{where}.{key}", edge.num_edges))
         edges.append(edge)
     if not edges:
-        fail("data", "has no edge types", "a graph needs edge_index")
+        fail("data", "has no edge types", "add an edge_index")
     return GraphPlan("data", "PyG HeteroData", nodes, edges, notes)
 
 
@@ -137,7 +133,7 @@ def _edge_index(store: Any, where: str) -> Any:
         fail(
             f"{where}.edge_index",
             f"is {index.dtype} {list(index.shape)}",
-            "it must be int64 [2, num_edges]",
+            "store edges as int64 [2, num_edges]",
         )
     return index
 
@@ -278,7 +274,7 @@ def _masks(
             fail(
                 f"{where}.{key}",
                 f"is {mask.dtype} {list(mask.shape)}",
-                f"a mask is bool [{num_nodes}] or [{num_nodes}, k]",
+                f"store masks as bool [{num_nodes}] or [{num_nodes}, k]",
             )
     width = max((int(m.size(1)) for m in masks.values() if m.dim() == 2), default=0)
     columns = {
@@ -296,7 +292,9 @@ def _masks(
         if any(bool((mask & other).any()) for other in present[:at]):
             twice = sum(mask.to(torch.uint8) for mask in present) > 1
             count = int(twice.any(dim=1).sum())
-            message = f"{count} nodes are in two masks, so masks stay bool tensors and no splits"
+            message = (
+                f"{count} nodes are in two masks, so they are stored as bool tensors, not splits"
+            )
             notes.append(Note("masks-overlap", count, where, message))
             return [_tensor(m, key, f"{where}.{key}", num_nodes) for key, m in masks.items()]
     return [_split(columns, k, num_nodes, width) for k in range(max(1, width))]

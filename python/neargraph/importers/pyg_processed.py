@@ -194,7 +194,7 @@ class _Many:
         self.node_ptr = self._node_ptr()
         self.num_graphs = len(self.edge_ptr) - 1
         if len(self.node_ptr) != len(self.edge_ptr):
-            fail(file, "has other numbers of graphs for nodes than for edges", _AGAIN)
+            fail(file, "has different numbers of graphs for nodes and for edges", _AGAIN)
 
     def _pointers(self, key: Any, value: Any) -> Array:
         found = np.asarray(contents(value))

@@ -9,8 +9,8 @@ import json
 import shutil
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
-from dataclasses import asdict, replace
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,16 +19,27 @@ import numpy as np
 
 from neargraph import _core
 from neargraph.exceptions import ImportFailed
+from neargraph.remedies import remedy
 
 from .check import fail
 from .chunks import chunk_rows, spans
 from .memory import Allowance, allowed
 from .narrow import narrow_x
-from .notes import Note, advised
+from .notes import Note, with_remedies
 from .options import ImportOptions
-from .plan import Array, EdgeChunk, EdgePlan, GraphPlan, NodePlan, TensorPlan, TextColumns
+from .plan import (
+    Array,
+    EdgeChunk,
+    EdgePlan,
+    GraphPlan,
+    NodePlan,
+    NpyFile,
+    TensorPlan,
+    TextColumns,
+)
 from .sparse import disk_estimate, is_upper_bound, may_be_sparse, stored_estimate
 from .split import split_chunks
+from .spool import converted_bytes, text_as_utf8
 
 Progress = Callable[[str, int, int | None], None]
 """Called with (phase, done, total or None); phases are "edges", "tensors" and "write"."""
@@ -55,11 +66,12 @@ def run_import(
         BudgetTooSmall: ``options.memory`` is below the minimum, which the message says.
         StoreBusy: Somebody writes to the store that would be replaced.
 
-    The report's ``notes`` are those of `importers.notes`, the plan's and the extension's.
+    The report's ``notes`` are those of `importers.notes`, the plan's and the extension's, some
+    with a ``remedy`` that a face has to put into words (`notes.in_words`).
     """
     options = options or ImportOptions()
     check_target(Path(out), options)
-    _apply(plan, options)
+    apply_options(plan, options)
     with _allowed(plan, options) as allowance:
         importer = _importer(out, options, allowance)
         try:
@@ -69,7 +81,7 @@ def run_import(
             # The importer's own drop would do the same; doing it here frees the disk at once.
             importer.abort()
             if isinstance(error, ImportFailed):
-                error.notes = advised(error.notes)
+                error.notes = with_remedies(error.notes, plan.notes)
             raise
 
 
@@ -80,23 +92,19 @@ def estimate_import(
 
     Keys: ``edges`` (input rows, guessed for text), ``entries``, ``tensor_bytes``,
     ``topology_bytes``, ``disk_bytes`` (both, in whole pages), ``is_upper_bound`` (some x may turn
-    out to be mostly zeros when it is read, and then takes less), ``temp_bytes``, ``memory_bytes``
-    (the budget, not what the import takes of it), ``seconds``. Orders of magnitude, from counts.
+    out to be mostly zeros when it is read, and then takes less), ``temp_bytes`` (sort and copies
+    of input), ``spooled_bytes`` (the copies alone), ``memory_bytes`` (the budget, not what the
+    import takes of it), ``seconds``. Orders of magnitude, from counts.
     """
     options = options or ImportOptions()
-    _apply(plan, options)
+    apply_options(plan, options)
     edges = sum(edge.num_edges or 0 for edge in plan.edges)
     tensors = sum(stored_estimate(tensor, options) for tensor in _all_tensors(plan))
     on_disk = sum(disk_estimate(tensor, options) for tensor in _all_tensors(plan))
-    # Under another name, an estimate needs no store to be free of writers and other imports.
-    beside = f"{Path(out)}.estimate"
-    with _allowed(plan, options) as allowance:
-        importer = _importer(beside, options, allowance)
-        try:
-            _declare_types(importer, plan, options)
-            known: dict[str, Any] = json.loads(importer.estimate(edges))
-        finally:
-            importer.abort()
+    with declared(plan, out, options) as (importer, _):
+        known: dict[str, Any] = json.loads(importer.estimate(edges))
+    spooled = plan.spooled_bytes + converted_bytes(plan)
+    known["temp_bytes"] += spooled
     if options.memory is not None:
         known["memory_bytes"] = options.memory
     topology = int(known.pop("disk_bytes"))
@@ -109,16 +117,35 @@ def estimate_import(
         "disk_bytes": topology + on_disk,
         "is_upper_bound": any(is_upper_bound(tensor, options) for tensor in _all_tensors(plan)),
         **known,
+        "spooled_bytes": spooled,
         "seconds": known["seconds"] + moved / _TENSOR_BYTES_PER_SECOND,
     }
+
+
+@contextmanager
+def declared(
+    plan: GraphPlan, out: Path | str, options: ImportOptions
+) -> Iterator[tuple[_core.Importer, list[int]]]:
+    """An importer that knows the types of a plan, with the numbers of the edge types in order.
+
+    Nothing is left on disk.
+    """
+    # Under another name, an estimate needs no store to be free of writers and other imports.
+    beside = f"{Path(out)}.estimate"
+    with _allowed(plan, options) as allowance:
+        importer = _importer(beside, options, allowance)
+        try:
+            yield importer, _declare_types(importer, plan, options)[1]
+        finally:
+            importer.abort()
 
 
 def check_target(out: Path, options: ImportOptions) -> None:
     """Refuses a target that exists (without ``overwrite``) or whose folder does not."""
     if out.exists() and not options.overwrite:
-        fail(out, "already exists", "give another --out, or --overwrite")
+        fail(out, "already exists", remedy("ReplaceStore"))
     if not out.absolute().parent.is_dir():
-        fail(out, f"the folder {out.absolute().parent} does not exist", "create it first")
+        fail(out, f"its folder {out.absolute().parent} does not exist", "create it first")
 
 
 def _allowed(plan: GraphPlan, options: ImportOptions) -> AbstractContextManager[Allowance]:
@@ -142,32 +169,34 @@ def _importer(out: Path | str, options: ImportOptions, allowance: Allowance) -> 
     )
 
 
-def _apply(plan: GraphPlan, options: ImportOptions) -> None:
+def apply_options(plan: GraphPlan, options: ImportOptions) -> None:
+    """Makes a plan one with these options; to do it again changes nothing."""
     if options.num_nodes is not None:
         if len(plan.nodes) != 1:
-            fail(plan.origin, "has several node types", "drop --num-nodes")
+            fail(plan.origin, "has several node types", remedy("LeaveOut", option="num_nodes"))
         known = plan.nodes[0].num_nodes
         if known is not None and known > options.num_nodes:
-            fail(plan.origin, f"has {known} nodes", "give a larger --num-nodes, or drop it")
+            fail(plan.origin, f"has {known} nodes", remedy("RaiseNumNodes", least=known))
         if known is not None and plan.nodes[0].tensors and known != options.num_nodes:
-            fail(plan.origin, f"has {known} rows of node data", "drop --num-nodes")
+            what = f"has {known} rows of node data"
+            fail(plan.origin, what, remedy("LeaveOut", option="num_nodes"))
         plan.nodes[0].num_nodes = options.num_nodes
     if options.relabel:
         _relabel(plan)
     if options.x_dtype is not None:
         narrow_x(plan, options.x_dtype)
+    if options.split is not None:
+        split_owner(plan, options.split_type)
 
 
 def _relabel(plan: GraphPlan) -> None:
     for node in plan.nodes:
         if node.strings:
-            fail(plan.origin, f"node type {node.name!r} has names already", "drop --relabel")
+            what = f"nodes of type {node.name!r} already have names"
+            fail(plan.origin, what, remedy("LeaveOut", option="relabel"))
         if node.num_nodes is not None or node.tensors:
-            fail(
-                plan.origin,
-                f"the input itself numbers the nodes of type {node.name!r}",
-                "drop --relabel, which is for edge lists",
-            )
+            what = f"the input itself numbers the nodes of type {node.name!r}"
+            fail(plan.origin, what, remedy("LeaveOut", option="relabel"))
         node.relabel = True
 
 
@@ -208,12 +237,9 @@ def _declare_edges(
 ) -> int:
     same = edge.source == edge.destination
     if options.undirected and not same:
-        fail(
-            plan.origin,
-            f"edge type {edge.source}-{edge.relation}-{edge.destination} joins two node types and "
-            "cannot be undirected",
-            "use --reverse to keep the opposite direction",
-        )
+        triple = f"({edge.source}, {edge.relation}, {edge.destination})"
+        what = f"edge type {triple} joins two node types and cannot be undirected"
+        fail(plan.origin, what, remedy("StoreReverse"))
     return importer.edge_type(
         edge.source,
         edge.relation,
@@ -268,7 +294,7 @@ class _Run:
         for note in plan.notes:
             importer.add_note(note.code, note.count, note.where, note.message, note.requested)
         report: dict[str, Any] = json.loads(importer.finish(partial(self._progress, "write")))
-        report["notes"] = advised(report["notes"])
+        report["notes"] = with_remedies(report["notes"], plan.notes)
         if "leftover" in report:
             warnings.warn(
                 f"the store was imported, but the one before is left: {report['leftover']}",
@@ -285,11 +311,9 @@ class _Run:
         return bool(known["temp_bytes"]) and free < _ROOM * (known["disk_bytes"] + rows)
 
     def _push_edges(self, edge: EdgePlan, number: int) -> None:
-        if edge.file is not None:
-            is_text = isinstance(edge.file, TextColumns)
-            read = self._importer.read_text if is_text else self._importer.read_npy
-            progress = partial(self._progress, "edges")
-            self._rows += read(number, **asdict(edge.file), progress=progress)
+        for at, file in enumerate(edge.files):
+            self._push_file(number, file, (at, len(edge.files)))
+        if edge.files:
             return
         assert edge.chunks is not None
         done = self._rounded = 0
@@ -303,6 +327,19 @@ class _Run:
             where = f"{self._plan.origin}, edge type {triple}"
             message = f"{self._rounded} weights lost digits, because they are stored as f32"
             self._plan.notes.append(Note("narrowed", self._rounded, where, message))
+
+    def _push_file(self, number: int, file: TextColumns | NpyFile, place: tuple[int, int]) -> None:
+        """Has the extension read a file, which is number ``place[0]`` of ``place[1]``."""
+
+        def progress(done: int, total: int) -> None:
+            # Files count as equally long, so that the bar never goes back.
+            self._progress("edges", place[0] * total + done, place[1] * total)
+
+        if isinstance(file, NpyFile):
+            self._rows += self._importer.read_npy(number, file.path, file.layout, progress)
+            return
+        with text_as_utf8(file, self._folder) as arguments:
+            self._rows += self._importer.read_text(number, arguments, progress)
 
     def _push_chunk(self, number: int, chunk: EdgeChunk) -> None:
         importer, weights = self._importer, self._weights(chunk.weights)
@@ -351,7 +388,7 @@ class _Run:
             fail(
                 f"{self._plan.origin} [{tensor.name}]",
                 f"{rows} rows for {num_rows} {kind}s",
-                "the input is inconsistent",
+                "correct the input",
             )
 
     def _sparse_value(self, tensor: TensorPlan) -> str | None:
@@ -426,15 +463,24 @@ class _Run:
         percent, seed = options.split, options.seed
         assert isinstance(percent, tuple)
         node = split_owner(self._plan, options.split_type)
-        if any(tensor.name.startswith("split_") for tensor in node.tensors):
-            fail(self._plan.origin, "already has splits of its own", "drop --split")
         count = self._importer.num_nodes(node_ids[node.name]) or 0
         tensor = TensorPlan("split_0", "u8", (), lambda: split_chunks(count, percent, seed), count)
         self._push_tensor("node", node_ids[node.name], tensor, count)
 
 
 def split_owner(plan: GraphPlan, wanted: str | None) -> NodePlan:
-    """The node type a split is drawn over: the named one, the labelled one, or the only one."""
+    """The node type a split is drawn over: the named one, the labelled one, or the only one.
+
+    It has no splits of its own.
+    """
+    owner = _split_owner(plan, wanted)
+    if any(tensor.name.startswith("split_") for tensor in owner.tensors):
+        what = f"node type {owner.name!r} already has splits of its own"
+        fail(plan.origin, what, remedy("LeaveOut", option="split"))
+    return owner
+
+
+def _split_owner(plan: GraphPlan, wanted: str | None) -> NodePlan:
     if wanted is not None:
         try:
             return plan.node(wanted)
@@ -444,8 +490,9 @@ def split_owner(plan: GraphPlan, wanted: str | None) -> NodePlan:
     labelled = [n for n in plan.nodes if any(t.name == "y" for t in n.tensors)]
     candidates = labelled or plan.nodes
     if len(candidates) != 1:
-        todo = f"choose one with --split-type ({', '.join(node.name for node in candidates)})"
-        fail(plan.origin, "has several node types that could be split", todo)
+        choices = ", ".join(node.name for node in candidates)
+        what = "has several node types that could be split"
+        fail(plan.origin, what, remedy("ChooseSplitType", choices=choices))
     return candidates[0]
 
 

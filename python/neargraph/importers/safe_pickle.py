@@ -204,7 +204,7 @@ def load_plain_pickle(path: Path | str) -> Any:
         raise
     except (BadPickle, ValueError, IndexError, KeyError, OverflowError) as error:
         what = str(error) or type(error).__name__
-        fail(file, f"not a Planetoid pickle ({what})", "download the data set again")
+        fail(file, f"is not a Planetoid pickle ({what})", "download the data set again")
     if isinstance(result, _CsrRecord):
         result = result.parts
     return result.array if isinstance(result, ArrayRecord) else result

@@ -29,7 +29,7 @@ def stored_estimate(tensor: TensorPlan, options: ImportOptions) -> int:
 
 
 def disk_estimate(tensor: TensorPlan, options: ImportOptions) -> int:
-    """The same with what fills pages up: rows never straddle one (docs/format.md, section 7)."""
+    """The same with what fills pages up: rows never straddle a page (format.md, section 7)."""
     sparse = _sparse_estimate(tensor, options)
     if sparse is not None:
         return sparse

@@ -1,4 +1,4 @@
-"""The seeded train/val/test split that `--split` asks for.
+"""The seeded train/val/test split that ``split`` asks for.
 
 Counts are exact (largest remainder), memory is one chunk whatever the number of nodes, and the
 outcome depends on nothing but (number of nodes, percentages, seed).

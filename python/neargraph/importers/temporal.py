@@ -10,6 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
+from neargraph.remedies import remedy
+
 from .check import fail, need_file, node_ids, part_beside
 from .chunks import CHUNK_EDGES
 from .labels import missing_labels
@@ -19,8 +21,6 @@ from .notes import Note
 from .plan import Array, EdgeChunk, EdgePlan, GraphPlan, NodePlan, TensorPlan
 
 _MILLION = 1_000_000
-AS_TEXT = "use the format text, which takes --columns, --header and --strings"
-"""What reads lines that this format does not."""
 
 
 def labels_beside(path: Path) -> Path | None:
@@ -81,12 +81,12 @@ def _rows(file: Path) -> Iterator[tuple[Array, Array, Array]]:
         except (ValueError, OverflowError):
             fail(
                 f"{file}:{number}",
-                f"{line[:60]!r} is not source, target, time",
-                f"make every line two node ids and one time, or {AS_TEXT}",
+                f"{line[:60]!r} is not two node ids and a time",
+                remedy("ReadAsText"),
             )
         if not abs(times[-1]) < 2**53:
             what = f"time {time} is not below 2^53, and lines of this format hold floats"
-            fail(f"{file}:{number}", what, f"if times are whole numbers, {AS_TEXT}")
+            fail(f"{file}:{number}", what, remedy("ReadAsText"))
         if len(times) >= CHUNK_EDGES:
             yield _columns(ids, times, str(file), first)
             ids, times, first = array("q"), array("d"), number + 1

@@ -135,7 +135,7 @@ def _damage(file: Path) -> Iterator[None]:
     # zipfile raises a dozen types for hostile archives, and documents few.
     except Exception as error:
         what = str(error) or type(error).__name__
-        fail(file, f"not a readable file of torch.save ({what})", _AGAIN)
+        fail(file, f"is not a readable file of torch.save ({what})", _AGAIN)
 
 
 class _Archive:

@@ -52,8 +52,8 @@ def plan_tudataset(path: Path | str) -> GraphPlan:
     name = tu_name(folder) if folder.is_dir() else None
     if name is None:
         sets = sorted(f.parent.name for f in folder.glob("*/*_A.txt*")) if folder.is_dir() else []
-        todo = f"give one of {shown(sets)}" if sets else "it must hold exactly one NAME_A.txt"
-        fail(folder, "not a TUDataset folder", todo)
+        todo = f"give one of {shown(sets)}" if sets else "give a folder with exactly one NAME_A.txt"
+        fail(folder, "is not a TUDataset folder", todo)
     found = _part(folder, name, "graph_indicator")
     indicator = need_file(found or folder / f"{name}_graph_indicator.txt")
     graph_of = number_table(indicator, None, np.int64) - 1
@@ -82,7 +82,7 @@ def plan_tudataset(path: Path | str) -> GraphPlan:
     ]
     if not _part(folder, name, "node_attributes"):
         facts += [
-            f"x has no attributes to come from: it is node_label, one-hot in {t.shape[0]} columns"
+            f"there are no node attributes: x is node_label, one-hot in {t.shape[0]} columns"
             for t in node.tensors
             if t.name == "x"
         ]
@@ -158,5 +158,5 @@ def _edges(file: Path, graph_of: Array) -> Iterator[EdgeChunk]:
         left, right = node_ids(left, where, first, bound), node_ids(right, where, first, bound)
         across = np.flatnonzero(graph_of[left] != graph_of[right])
         if across.size:
-            fail(f"{file}:{first + int(across[0])}", "an edge between two graphs", "check the file")
+            fail(f"{file}:{first + int(across[0])}", "the edge joins two graphs", "check the file")
         yield EdgeChunk(left, right)

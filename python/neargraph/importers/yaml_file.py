@@ -28,7 +28,9 @@ def yaml_for(what: str) -> Iterator[None]:
     try:
         yield
     except ImportError as missing:
-        raise MissingDependency(f"{what} needs PyYAML: pip install pyyaml") from missing
+        raise MissingDependency(
+            f"{what} needs PyYAML: pip install 'neargraph[graphbolt]'"
+        ) from missing
 
 
 def load_yaml(path: Path | str) -> dict[str, Any]:
@@ -42,7 +44,7 @@ def load_yaml(path: Path | str) -> dict[str, Any]:
     with yaml_for(f"reading {file.name}"):
         import yaml
     if file.stat().st_size > _BYTES_MAX:
-        fail(file, "larger than 1 MiB", "it should describe the data, not hold it")
+        fail(file, "is larger than 1 MiB", "keep data in files beside it")
     try:
         text = file.read_bytes().decode("utf-8")
         depth = 0
@@ -52,10 +54,12 @@ def load_yaml(path: Path | str) -> dict[str, Any]:
             kind = type(token).__name__
             depth += kind.endswith("StartToken") - kind.endswith("EndToken")
             if depth > _DEPTH_MAX:
-                fail(file, f"not a valid YAML file (more than {_DEPTH_MAX} levels)", "correct it")
+                fail(
+                    file, f"is not a valid YAML file (more than {_DEPTH_MAX} levels)", "correct it"
+                )
         found = yaml.safe_load(text)
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        fail(file, f"not a valid YAML file ({' '.join(str(error).split())[:200]})", "correct it")
+        fail(file, f"is not a valid YAML file ({' '.join(str(error).split())[:200]})", "correct it")
     if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
         fail(file, "holds no mapping of names", "see the layout of GraphBolt's OnDiskDataset")
     return found

@@ -1,5 +1,5 @@
 /*
- * The binary interface of neargraph plug-ins, version 1. docs/plugin-abi.md explains it.
+ * The binary interface of neargraph plug-ins, version 1. docs/reference/plugin-abi.md explains it.
  *
  * A plug-in is a shared object that exports one function, `ng_plugin_v1`. It registers devices and
  * kernels through the host's table, as RegisterDevice and RegisterOpDefinition of HolisticGNN do.

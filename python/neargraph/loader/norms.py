@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from neargraph._room import scratch_folder
-from neargraph.exceptions import StateMismatch, UnsupportedArgument
+from neargraph.exceptions import StateMismatch, UnsupportedArgument, advised
 from neargraph.loader.minibatch import MiniBatch
 from neargraph.loader.pipeline import Pipeline
 from neargraph.loader.progress import progress_bar
@@ -137,10 +137,8 @@ def count_norms(
     schema = sampler.snapshot.schema
     edge_type = schema.edge_types[0]
     if not edge_type.has_edge_ids:
-        raise UnsupportedArgument(
-            "sample_coverage= counts edges by their ids, and this store has none; import it again "
-            "with --edge-ids, or use sample_coverage=0"
-        )
+        what = "sample_coverage= counts edges by their ids, and this store has none; or give 0"
+        raise advised(UnsupportedArgument(what), "KeepEdgeIds")
     owner = schema.node_types[0]
     key = f"{name}:{num_steps}:{sampler.snapshot.fingerprint}:{sampler.seed}"
     digest = hashlib.blake2b(key.encode(), digest_size=8).hexdigest()

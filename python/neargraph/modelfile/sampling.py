@@ -15,6 +15,7 @@ from torch import nn
 from neargraph import __version__
 from neargraph.exceptions import ExportFailed
 from neargraph.loader.neighbor import NeighborLoader
+from neargraph.loader.reading import Reading
 from neargraph.reader import Reader
 from neargraph.schema import Schema, TensorMeta
 
@@ -54,7 +55,10 @@ def _example(model: nn.Module, store: Reader, fanouts: Any, seeds: int) -> tuple
         and parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
     ]
     node_type = None if store.schema.is_homogeneous else store.schema.node_types[0].name
-    loader = NeighborLoader(store, fanouts, node_type, batch_size=seeds, shuffle=True, threads=1)
+    reading = Reading(threads=1)
+    loader = NeighborLoader(
+        store, fanouts, node_type, batch_size=seeds, shuffle=True, reading=reading
+    )
     batch = next(iter(loader))
     missing = [name for name in wanted if getattr(batch, name, None) is None]
     if missing:

@@ -73,7 +73,7 @@ def on_batch(
         elif parameter.default is parameter.empty:
             raise UnsupportedArgument(
                 f"{type(model).__name__} needs {name}, which the batch does not have; see "
-                "docs/models.md for the loader that gives it"
+                "docs/reference/models.md for the loader that gives it"
             )
     return model(**given)
 

@@ -1,6 +1,6 @@
 """Where the time of training goes, by model and back end. Needs torch.
 
-`neargraph profile train` prints what this measures, see ``docs/profiling.md``.
+`neargraph profile train` prints what this measures, see ``docs/how-to/profiling.md``.
 """
 
 # First, since it says what to install where torch is missing.

@@ -1,6 +1,6 @@
 """What a computational SSD would buy: simulated devices on real sampling traces.
 
-This module is a list of names; see docs/ssd-model.md. Running needs NumPy alone.
+This module is a list of names; see docs/explanation/ssd-model.md. Running needs NumPy alone.
 
 Example:
     >>> import neargraph as ng

@@ -16,7 +16,8 @@ from neargraph.exceptions import UnsupportedArgument
 from .trace import Trace
 from .watched import RECORD, Watched
 
-# Shares of a store's memory that its loaders may use for what they keep (docs/reading.md).
+# Shares of a store's memory that its loaders may use for what they keep
+# (docs/explanation/reading.md).
 RESIDENT_SHARE = 0.85
 TOPOLOGY_SHARE = 0.5
 # Of a node in the index of lists, and of an entry of a list.

@@ -1,6 +1,7 @@
 """Devices of other publications, as changes to the constants of a mode.
 
-A value that the publication does not give is a proposal of ours and says so in docs/ssd-model.md.
+A value that the publication does not give is a proposal of ours and says so in
+docs/explanation/ssd-model.md.
 """
 
 from typing import Any

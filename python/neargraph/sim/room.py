@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from neargraph.store import Store
 
 _LOOKED_AT = 2048
-# Of a sparse row beside its entries, and of the number of a column in one (docs/format.md).
+# Of a sparse row beside its entries, and of the number of a column in one
+# (docs/reference/format.md).
 _SPARSE_ROW_BYTES = 8
 _NARROW_COLUMNS = 65_536
 

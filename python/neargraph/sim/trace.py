@@ -29,7 +29,8 @@ ROW_BYTES_MAX = 1 << 22
 # What its columns are called in a file; pages are as long as those of the mode `detailed`.
 PLACE = "place_"
 PAGE_BYTES = 4096
-# What a page of the direct layout has beside the row of a node, at least (docs/direct.md).
+# What a page of the direct layout has beside the row of a node, at least
+# (docs/reference/direct.md).
 BESIDE_ROW_BYTES = 62
 COLUMNS = ["node", "degree", "hop", "first_draw", "position", "found", "first_entry"]
 
@@ -58,7 +59,8 @@ class Trace:
         seed: int = 0,
         word_bits: int = 16,
     ) -> "Trace":
-        """Draws batches of one of `DATASETS`, whose graph is never made (docs/ssd-model.md).
+        """Draws batches of one of `DATASETS`, whose graph is never made
+        (docs/explanation/ssd-model.md).
 
         Args:
             name: Which.

@@ -64,8 +64,8 @@ class TrainConfig:
     """Settings of `fit`.
 
     Of all tasks:
-        ``model`` and ``sampler`` name rows of the tables in ``docs/training.md``; ``"auto"`` is the
-        sampler that the model is made for. ``fanouts`` has one entry per layer, -1 takes all
+        ``model`` and ``sampler`` name rows of the tables in ``docs/how-to/training.md``; ``"auto"``
+        is the sampler that the model is made for. ``fanouts`` has one entry per layer, -1 takes all
         neighbours. The task graph reads whole graphs: give -1 for each layer; the default is two
         layers. ``row_normalize`` divides each feature row by its sum, as the published GCN does.
         ``heads`` (None is the model's own number) and ``attention_dropout`` are those of models

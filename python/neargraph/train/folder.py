@@ -72,7 +72,7 @@ class RunFolder:
         """
         if path.exists() or path.is_symlink():
             is_run = (path / "config.yaml").is_file()
-            go_on = f", or go on with it: neargraph train --resume {path}" if is_run else ""
+            go_on = f", or go on with it: `neargraph train --resume {path}`" if is_run else ""
             raise UnsupportedArgument(
                 f"{path} exists, and a run overwrites nothing; use another name{go_on}"
             )

@@ -155,7 +155,7 @@ def _check_directions(config: TrainConfig, schema: Schema, path: str) -> None:
         raise UnsupportedArgument(
             f"{path}: the model {config.model} is for {' and '.join(stores)} stores (one node type "
             f"and one edge type), and this one has {first} and {second}; import both as one node "
-            "type with `neargraph import --undirected` (docs/training.md shows how), or use "
+            "type with `neargraph import --undirected` (docs/how-to/training.md shows how), or use "
             + ", ".join(name for name, row in MODELS.items() if "bipartite" in row.stores)
         )
 
@@ -212,12 +212,13 @@ def _check_lists(config: TrainConfig, sampler: str, schema: Schema, path: str) -
         return
     edges, missing = schema.edge_types[0], {}
     if config.coverage and not edges.has_edge_ids:
-        missing["--edge-ids"] = f"edge ids, by which coverage={config.coverage} counts edges"
+        missing["edge-ids"] = f"edge ids, by which coverage={config.coverage} counts edges"
     if sampler == "saint-edge" and not (edges.undirected or schema.reverse_types):
-        missing["--reverse"] = "the reverse of its edges, whose degrees they are drawn by"
+        missing["reverse"] = "the reverse of its edges, whose degrees they are drawn by"
     if missing:
-        again = f"import again with `neargraph import {' '.join(missing)}`"
-        again += "; coverage=0 needs no edge ids" if "--edge-ids" in missing else ""
+        flags = " ".join(f"--{option}" for option in missing)
+        again = f"import again with `neargraph import {flags}`"
+        again += "; coverage=0 needs no edge ids" if "edge-ids" in missing else ""
         raise UnsupportedArgument(
             f"{path}: the sampler {sampler} needs {', and '.join(missing.values())}, which this "
             f"store does not keep; {again}"

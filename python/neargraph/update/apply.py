@@ -64,7 +64,7 @@ def update_from(
     dry_run: bool = False,
     progress: Progress | None = None,
 ) -> UpdateReport:
-    """Applies the events of a file to a store. See docs/updates.md for their format.
+    """Applies the events of a file to a store. See docs/how-to/updates.md for their format.
 
     Args:
         store: The open store.
@@ -176,11 +176,11 @@ class _Run:
     def _stop(self, row: int, error: Exception) -> UpdateFailed:
         return UpdateFailed(
             f"{self._source.path}: row {row}: {error}. {self._how_to_resume()}, or skip rows that "
-            "are not valid with --on-error skip"
+            "are not valid with on_error='skip'"
         )
 
     def _how_to_resume(self) -> str:
         return (
             f"The first {self.done} rows are done: correct the file and resume with "
-            f"--skip-rows {self.done}"
+            f"skip_rows={self.done}"
         )

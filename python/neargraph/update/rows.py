@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from neargraph.exceptions import RowWidth, UnsupportedArgument
+from neargraph.exceptions import RowWidth, UnsupportedArgument, advised
 from neargraph.schema import TensorMeta
 
 _SHOWN_MAX = 60
@@ -35,10 +35,8 @@ def to_rows(
         UnsupportedArgument: Values of this dtype do not fit the tensor, or it is stored sparse.
     """
     if meta.sparse:
-        raise UnsupportedArgument(
-            f"tensor {meta.name!r} is stored sparse, and its rows cannot be changed: import the "
-            "store again with --dense (dense=True), or keep values that change in another tensor"
-        )
+        what = f"tensor {meta.name!r} is stored sparse, and its rows cannot be changed"
+        raise advised(UnsupportedArgument(what), "StoreDense")
     array = as_array(meta.name, value)
     wanted = meta.shape if count is None else (count, *meta.shape)
     if array.shape != wanted:

@@ -140,7 +140,10 @@ fn merge(
         if last.as_ref() != Some(&name) {
             if num_keys.is_some() && !is_key {
                 let name = String::from_utf8_lossy(&name);
-                let what = format!("an edge names the node {name:?}, which the node table lacks");
+                let what = format!(
+                    "an edge names the node {name:?}, which the node table lacks; add its row, or \
+                     name the column that holds the names"
+                );
                 return Err(ImportError::spec(what));
             }
             node = if is_key { id } else { count };

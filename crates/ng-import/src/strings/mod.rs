@@ -17,6 +17,12 @@ pub(crate) use intern::StringTable;
 pub(crate) use merge::Ranks;
 pub(crate) use relabel::{StringEdges, relabel};
 
+use std::str::Utf8Error;
+
+use ng_types::Remedy;
+
+use crate::error::Fault;
+
 /// The longest name of a node in bytes.
 pub const NAME_BYTES_MAX: usize = 1024;
 
@@ -35,15 +41,21 @@ pub(crate) enum NameKind {
 pub(crate) const NUMBER_BOUND: u64 = 1 << 63;
 
 /// Checks a name; says what is wrong with it.
-pub(crate) fn check_name(name: &[u8]) -> Result<&str, String> {
+pub(crate) fn check_name(name: &[u8]) -> Result<&str, Fault> {
     if name.is_empty() {
-        return Err("a name is empty".to_owned());
+        return Err("a name is empty".into());
     }
     if name.len() > NAME_BYTES_MAX {
-        return Err(format!(
-            "a name has {} bytes; the longest may have {NAME_BYTES_MAX}",
-            name.len()
-        ));
+        let len = name.len();
+        return Err(format!("a name has {len} bytes; the longest may have {NAME_BYTES_MAX}").into());
     }
-    std::str::from_utf8(name).map_err(|_| "a name is not UTF-8 text".to_owned())
+    std::str::from_utf8(name).map_err(|error| not_utf8("the name", name, error))
+}
+
+/// The fault of a text with a byte that is not UTF-8.
+pub(crate) fn not_utf8(what: &str, text: &[u8], error: Utf8Error) -> Fault {
+    let at = error.valid_up_to();
+    let byte = text[at];
+    let what = format!("byte {} of {what}, 0x{byte:02X}, is not valid UTF-8", at + 1);
+    Fault::with(what, Remedy::GiveEncoding)
 }

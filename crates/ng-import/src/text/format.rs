@@ -83,7 +83,7 @@ impl Format {
         let last = last.into_iter().flatten().max().unwrap_or_default();
         if last >= format.columns && !format.adjacency {
             let columns = format.columns;
-            return Err(format!("column {last} is wanted, but the line has {columns} columns"));
+            return Err(format!("column {last} is needed, but the line has {columns} columns"));
         }
         if !format.adjacency {
             let used = |at: &usize| {

@@ -8,6 +8,7 @@ mod format;
 mod names;
 mod number;
 mod parse;
+mod preview;
 mod sample;
 
 use std::path::Path;
@@ -22,6 +23,8 @@ pub(crate) use names::NamedEdges;
 use names::parse_names;
 pub(crate) use parse::out_of_bounds;
 use parse::{BadLine, is_skipped, line_at, parse_edges};
+pub(crate) use preview::first_edges;
+pub use preview::{End, TextPreview};
 pub(crate) use sample::sample_edges;
 
 use ng_types::Remedy;

@@ -1,11 +1,13 @@
 //! Lines of a text to edges between names.
 
+use ng_types::Remedy;
+
 use super::fields::Fields;
 use super::format::Format;
 use super::number;
 use super::parse::{BadLine, check_count, is_skipped, line_at};
 use crate::error::Fault;
-use crate::strings::check_name;
+use crate::strings::{check_name, not_utf8};
 
 /// Edges between names: the bytes of all names, and where each ends, source first.
 #[derive(Debug, Default)]
@@ -64,12 +66,23 @@ pub(super) fn parse_names(
     let (mut at, mut lines) = (0, 0);
     while at < len {
         let line = line_at(padded, at);
-        let bad = |what| BadLine { lines_before: lines, what, text: line.to_vec() };
+        let bad =
+            |what| BadLine { lines_before: lines, what: in_line(what, line), text: line.to_vec() };
         parse_line(line, format, edges).map_err(bad)?;
         at += line.len() + 1;
         lines += 1;
     }
     Ok(lines)
+}
+
+/// A fault in the encoding of a name as one of its line, whose bytes an editor counts.
+fn in_line(what: Fault, line: &[u8]) -> Fault {
+    match std::str::from_utf8(line) {
+        Err(error) if what.remedy == Some(Remedy::GiveEncoding) => {
+            not_utf8("the line", line, error)
+        }
+        _ => what,
+    }
 }
 
 fn parse_line(line: &[u8], format: &Format, edges: &mut NamedEdges) -> Result<(), Fault> {

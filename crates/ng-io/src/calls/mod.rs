@@ -1,4 +1,4 @@
-//! What frames mean where they carry remote calls, as events (`docs/shm.md`, "Calls").
+//! What frames mean where they carry remote calls, as events (`docs/reference/shm.md`, "Calls").
 //!
 //! What must not live here: rings, waiting, and what a message holds. The invariants: any bytes
 //! decode to an event or to an error, without a panic; every count and length is bounded before

@@ -1,5 +1,5 @@
 //! Frames of bytes between two processes of one machine, through memory that both have mapped
-//! (`docs/shm.md`).
+//! (`docs/reference/shm.md`).
 //!
 //! What lives here: the set-up over a Unix socket, sealed memory, two rings and the wake-ups. What
 //! must not: what the bytes of a frame mean. The invariants: nothing that the peer can change is

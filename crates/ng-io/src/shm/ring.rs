@@ -1,4 +1,5 @@
-//! One ring: frames written whole by one side and copied out by the other (`docs/shm.md`).
+//! One ring: frames written whole by one side and copied out by the other
+//! (`docs/reference/shm.md`).
 //!
 //! What must not live here: waiting, and where the memory comes from. The invariants: each side
 //! keeps its own index privately and stores it for the other to see; what the other side stored is

@@ -1,4 +1,4 @@
-//! What the two sides say over the socket before the memory is there (`docs/shm.md`).
+//! What the two sides say over the socket before the memory is there (`docs/reference/shm.md`).
 //!
 //! The invariant: a message of any bytes is decoded or refused, without a panic.
 

@@ -1,5 +1,5 @@
 //! What the tests of rings share: servers in threads, and a peer that is written from
-//! `docs/shm.md` alone and keeps no rule that it is not asked to keep.
+//! `docs/reference/shm.md` alone and keeps no rule that it is not asked to keep.
 #![allow(dead_code, clippy::expect_used)]
 
 use std::io::{IoSlice, IoSliceMut};

@@ -1,4 +1,4 @@
-//! Calls over rings in shared memory, without HTTP (`docs/shm.md`, "Calls").
+//! Calls over rings in shared memory, without HTTP (`docs/reference/shm.md`, "Calls").
 //!
 //! What lives here: from frames to requests for the same services that sockets serve, and from the
 //! requests of a generated client to frames. What must not: memory, waiting and frames themselves

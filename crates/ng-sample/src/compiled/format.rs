@@ -1,4 +1,4 @@
-//! The bytes of a compiled epoch's file; `docs/compiled.md` has the tables.
+//! The bytes of a compiled epoch's file; `docs/reference/compiled.md` has the tables.
 //!
 //! A sealed file whose text says what the epoch was made from, whose maps are those of hot rows,
 //! and whose contents are the hot rows (once in a set), one record for each batch and an index of

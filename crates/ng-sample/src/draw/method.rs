@@ -1,7 +1,7 @@
 //! The sampling methods, and the one table of what each is supported with.
 //!
-//! Refusals, the Python face and the table in `docs/reading.md` all read it. What must not live
-//! here: how a method chooses.
+//! Refusals, the Python face and the table in `docs/explanation/reading.md` all read it. What must
+//! not live here: how a method chooses.
 
 use crate::SampleError;
 

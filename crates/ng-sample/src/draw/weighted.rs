@@ -5,7 +5,7 @@
 //! taken, in their order. Draws of a smaller fanout are the first ones of a larger. With
 //! replacement each draw takes the entry in whose share of the sum of weights it falls. All
 //! arithmetic is of f64 in a fixed order, `ln` included, so that any machine chooses the same;
-//! `docs/format.md`, section 11, has it.
+//! `docs/reference/format.md`, section 11, has it.
 
 use std::f64::consts::{LN_2, SQRT_2};
 
@@ -236,7 +236,7 @@ mod tests {
         }
         assert!(worst < 2_f64.powi(-50), "{worst:e}");
         assert_eq!(ln(1.0), 0.0);
-        // These bits are a part of docs/format.md.
+        // These bits are a part of docs/reference/format.md.
         assert_eq!(ln(0.5).to_bits(), (-LN_2).to_bits());
     }
 

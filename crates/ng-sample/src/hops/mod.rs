@@ -1,9 +1,10 @@
 //! The hops of a batch: the frontier of each is expanded from where its lists are, then numbered.
 //!
-//! Numbering and draws follow `docs/format.md`, section 11: a node belongs to the smallest hop
-//! that reaches it, and the nodes of a hop are numbered by (destination's number, edge type, draw
-//! index) of their first draw. Nothing here depends on the order in which reads complete, because
-//! the store answers a whole frontier in request order, nor on whether a topology is in memory.
+//! Numbering and draws follow `docs/reference/format.md`, section 11: a node belongs to the
+//! smallest hop that reaches it, and the nodes of a hop are numbered by (destination's number, edge
+//! type, draw index) of their first draw. Nothing here depends on the order in which reads
+//! complete, because the store answers a whole frontier in request order, nor on whether a topology
+//! is in memory.
 
 mod disjoint;
 mod inside;

@@ -1,5 +1,5 @@
 //! A small heterogeneous graph in memory, the store made from it, and a plain reference sampler
-//! that follows docs/format.md word by word without any cleverness.
+//! that follows docs/reference/format.md word by word without any cleverness.
 #![allow(dead_code, clippy::expect_used)]
 
 pub mod one_type;

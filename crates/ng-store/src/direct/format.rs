@@ -1,5 +1,5 @@
 //! Sizes and places in a file of the direct layout, and what every page of it begins with;
-//! `docs/direct.md` has the tables.
+//! `docs/reference/direct.md` has the tables.
 //!
 //! Nothing here does I/O. The invariant: whoever has a [`Shape`] that [`Shape::check`] passed can
 //! compute with it without overflow.

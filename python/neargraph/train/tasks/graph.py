@@ -133,7 +133,7 @@ def _graph_codes(store: Store, ends: NDArray[np.int64], config: TrainConfig) -> 
         if len(torn):
             raise UnsupportedArgument(
                 f"{store.path}: {name} divides graph {int(graphs[torn[0]])}, and a graph is in one "
-                "split; import without `--split`, and holdout= draws whole graphs"
+                "split; import without a split, and holdout= draws whole graphs"
             )
     return codes
 

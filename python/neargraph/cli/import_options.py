@@ -1,0 +1,314 @@
+"""The options of `neargraph import`, and how those that name tables are read.
+
+What must not live here: what an import does. Invariant: an option with several parts is refused
+with the form that it has and an example.
+"""
+
+from collections.abc import Iterable
+from dataclasses import fields
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from neargraph.importers import FORMATS, ImportOptions, Tables, TextHints, parse_columns
+from neargraph.importers.hints import Triple
+from neargraph.importers.inputs import Source, standard_input
+from neargraph.importers.memory import beside_interpreter
+from neargraph.units import parse_bytes
+
+_TABLES = "Tables of several types"
+_TEXT = "Text and tables"
+_EDGES = "Edges"
+_NODES = "Nodes"
+_STORE = "Store"
+
+Sources = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="SOURCE",
+        help="Files, folders or patterns ('part-*.csv') to read; - reads standard input.",
+        show_default=False,
+    ),
+]
+Out = Annotated[Path, typer.Option("--out", "-o", metavar="NAME.ng", help="Store to write.")]
+Format = Annotated[
+    str | None,
+    typer.Option(help=f"Input format: {', '.join(FORMATS)}. Default: told by the input."),
+]
+Memory = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SIZE", help="Memory of the whole process, e.g. 256MB. Default: a quarter of RAM."
+    ),
+]
+Nodes = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="TYPE=FILE",
+        help="Table of the nodes of a type (CSV, Parquet or Arrow), e.g. user=users.csv. "
+        "Repeatable.",
+        rich_help_panel=_TABLES,
+    ),
+]
+Edges = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="SRC,REL,DST=FILE",
+        help="Table of the edges of a type, e.g. user,buys,item=buys.csv. Repeatable.",
+        rich_help_panel=_TABLES,
+    ),
+]
+Key = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="TYPE=COLUMN",
+        help="Column of a node table whose values edges name nodes by. Repeatable. Default: id.",
+        rich_help_panel=_TABLES,
+    ),
+]
+Features = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="TYPE=COLUMN,...",
+        help="Columns of a node table that become x; '*' stands for all other numeric columns. "
+        "Repeatable. Default: x_0, x_1, ...",
+        rich_help_panel=_TABLES,
+    ),
+]
+Label = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="TYPE=COLUMN",
+        help="Column of a node table that becomes y. Repeatable. Default: y or label.",
+        rich_help_panel=_TABLES,
+    ),
+]
+Delimiter = Annotated[
+    str | None,
+    typer.Option(
+        help="One character, or tab, comma, semicolon, pipe, space or blank. Default: told by the "
+        "first line.",
+        rich_help_panel=_TEXT,
+    ),
+]
+Header = Annotated[
+    bool | None,
+    typer.Option(
+        help="Text: the first line names columns. Default: told by the first line.",
+        rich_help_panel=_TEXT,
+    ),
+]
+Columns = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="[REL:]src=..,dst=..",
+        help="Columns of the edges, by number (from 0) or name: src, dst, time, weight, edge_id. "
+        "REL: limits them to one table of --edges. Repeatable.",
+        rich_help_panel=_TEXT,
+    ),
+]
+TimeScale = Annotated[
+    float | None,
+    typer.Option(
+        help="Text: multiply times by this factor and round, e.g. 1000 for seconds with fractions.",
+        rich_help_panel=_TEXT,
+    ),
+]
+Strings = Annotated[
+    bool, typer.Option(help="Read node ids as strings and keep them.", rich_help_panel=_TEXT)
+]
+Encoding = Annotated[
+    str | None,
+    typer.Option(
+        help="Encoding of the text, e.g. latin-1, cp1252 or utf-16. Default: utf-8.",
+        rich_help_panel=_TEXT,
+    ),
+]
+Bipartite = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SRC,REL,DST",
+        help="Give the two columns ids of their own: two node types and the relation, e.g. "
+        "user,rates,item.",
+        rich_help_panel=_TEXT,
+    ),
+]
+
+
+Undirected = Annotated[
+    bool, typer.Option(help="Store both directions of each edge.", rich_help_panel=_EDGES)
+]
+SelfLoops = Annotated[
+    str, typer.Option(help="Self loops: keep, remove or add.", rich_help_panel=_EDGES)
+]
+Unique = Annotated[
+    bool,
+    typer.Option(
+        help="Keep one of several edges with the same ends, whatever their times.",
+        rich_help_panel=_EDGES,
+    ),
+]
+Reverse = Annotated[
+    bool, typer.Option(help="Also store the reverse of each edge type.", rich_help_panel=_EDGES)
+]
+EdgeIds = Annotated[
+    bool,
+    typer.Option(help="Store the input row of each edge as its id.", rich_help_panel=_EDGES),
+]
+Relabel = Annotated[
+    bool,
+    typer.Option(
+        help="Number only the ids that occur, ascending; keep the original ids as names.",
+        rich_help_panel=_NODES,
+    ),
+]
+NumNodes = Annotated[
+    int | None,
+    typer.Option(
+        help="Total number of nodes, if isolated nodes follow the largest id.",
+        rich_help_panel=_NODES,
+    ),
+]
+Split = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TRAIN,VAL,TEST",
+        help="Assign nodes at random to train, val and test, in percent, e.g. 60,20,20.",
+        rich_help_panel=_NODES,
+    ),
+]
+SplitType = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TYPE",
+        help="Node type to split. Default: the one with labels.",
+        rich_help_panel=_NODES,
+    ),
+]
+Seed = Annotated[int, typer.Option(help="Random seed of the split.", rich_help_panel=_NODES)]
+XDtype = Annotated[
+    str | None,
+    typer.Option(
+        help="Dtype of x on disk: f32, f16, bf16 or i8 (with a scale per column). Rows are read "
+        "as f32. Default: as in the input.",
+        rich_help_panel=_NODES,
+    ),
+]
+Dense = Annotated[
+    bool,
+    typer.Option(help="Store x densely even if it is mostly zero.", rich_help_panel=_NODES),
+]
+Fill = Annotated[
+    float,
+    typer.Option(
+        help="Share of a page that neighbour lists fill, 0.1 to 1.0; the rest is room for updates.",
+        rich_help_panel=_STORE,
+    ),
+]
+PageSize = Annotated[
+    str,
+    typer.Option(
+        metavar="SIZE", help="Page size of neighbour lists, 4KiB to 64KiB.", rich_help_panel=_STORE
+    ),
+]
+ReuseIds = Annotated[
+    bool, typer.Option(help="Give the ids of deleted nodes to new nodes.", rich_help_panel=_STORE)
+]
+Overwrite = Annotated[
+    bool,
+    typer.Option(
+        help="Replace an existing store, unless another process writes to it.",
+        rich_help_panel=_STORE,
+    ),
+]
+Strict = Annotated[bool, typer.Option(help="Fail if the import would end with notes.")]
+Threads = Annotated[
+    int | None, typer.Option(help="Threads that parse and sort. Default: one per core.")
+]
+DryRun = Annotated[
+    bool, typer.Option(help="Print the estimate and the first parsed rows; write nothing.")
+]
+
+
+def settings_of(values: dict[str, Any]) -> ImportOptions:
+    """The settings that options give; ``--memory`` is that of the whole process."""
+    memory, known = values["memory"], {one.name for one in fields(ImportOptions)}
+    rest = {name: value for name, value in values.items() if name in known}
+    rest["memory"] = None if memory is None else beside_interpreter(parse_bytes(memory))
+    return ImportOptions(page_bytes=parse_bytes(values["page_size"]), **rest)
+
+
+def hints_of(values: dict[str, Any]) -> TextHints:
+    """The hints that options give; columns of one table among several are `tables_of`'s."""
+    shared = [text for text in values["columns"] or () if ":" not in text]
+    known = {one.name for one in fields(TextHints)}
+    rest = {name: value for name, value in values.items() if name in known}
+    return TextHints(**{**rest, "columns": parse_columns(",".join(shared) or None)})
+
+
+def sources_of(sources: list[str] | None, tables: Tables | None) -> list[Source] | Tables:
+    """What an import reads: the files that are named, or the tables."""
+    if tables is not None:
+        if sources:
+            raise ValueError("name files, or --nodes and --edges, not both")
+        return tables
+    if not sources:
+        raise ValueError("name a file to read, or tables with --edges")
+    if sources.count("-") > 1:
+        raise ValueError("- (standard input) is given twice")
+    return [standard_input() if text == "-" else text for text in sources]
+
+
+def tables_of(values: dict[str, Any]) -> Tables | None:
+    """The tables of --nodes and --edges; None without them."""
+    if not values["edges"]:
+        given = [f"--{name}" for name in ("nodes", "key", "features", "label") if values[name]]
+        if given:
+            raise ValueError(f"{given[0]} needs a table of edges: --edges SRC,REL,DST=FILE")
+        return None
+    tables: dict[Triple, list[str]] = {}
+    for text in values["edges"]:
+        triple, file = _pair(text, "--edges", "user,buys,item=buys.csv")
+        parts = [part.strip() for part in triple.split(",")]
+        if len(parts) != 3 or not all(parts):
+            raise ValueError(_form(triple, "edge type", "user,buys,item"))
+        tables.setdefault((parts[0], parts[1], parts[2]), []).append(file)
+    files: dict[str, list[str]] = {}
+    for text in values["nodes"] or ():
+        name, file = _pair(text, "--nodes", "user=users.csv")
+        files.setdefault(name, []).append(file)
+    keys, features, labels = (
+        dict(_pair(text, f"--{option}", "user=COLUMN") for text in values[option] or ())
+        for option in ("key", "features", "label")
+    )
+    split = {name: [part.strip() for part in text.split(",")] for name, text in features.items()}
+    return Tables(tables, files, keys, split, labels, _columns_of(tables, values["columns"]))
+
+
+def _columns_of(edges: Iterable[Triple], columns: list[str] | None) -> dict[Triple, dict[str, str]]:
+    """The columns that are named for one edge table, as "buys:src=user,dst=item"."""
+    found: dict[Triple, dict[str, str]] = {}
+    for text in columns or ():
+        name, sign, listed = text.partition(":")
+        if not sign:
+            continue
+        parts = tuple(part.strip() for part in name.split(","))
+        match = [triple for triple in edges if parts in (triple, (triple[1],))]
+        if len(match) != 1:
+            known = "; ".join(",".join(triple) for triple in edges)
+            what = "names no table" if not match else "names several tables"
+            raise ValueError(f"--columns {text}: {name!r} {what} of --edges ({known})")
+        found[match[0]] = parse_columns(listed) or {}
+    return found
+
+
+def _pair(text: str, option: str, example: str) -> tuple[str, str]:
+    name, sign, value = text.partition("=")
+    if not sign or not name.strip() or not value.strip():
+        raise ValueError(_form(text, f"value of {option}", example))
+    return name.strip(), value.strip()
+
+
+def _form(text: str, what: str, example: str) -> str:
+    return f"{text!r} is not a valid {what}, expected e.g. {example}"

@@ -1,0 +1,60 @@
+"""`neargraph split G.ng`."""
+
+from typing import Annotated, Any, Literal
+
+import typer
+
+from .options import BusyTimeout, Memory, NodeType, Seed, StoreArgument, opened
+from .settings import Json
+from .show import bars, print_report
+
+_Sizes = Annotated[
+    str, typer.Option(help="Shares of train, val and test in percent.", metavar="TRAIN,VAL,TEST")
+]
+_By = Annotated[
+    Literal["random", "time", "degree"],
+    typer.Option(
+        help="Order of the nodes: random; earliest first into train (time); or those with most "
+        "in-edges first into train (degree)."
+    ),
+]
+_Stratify = Annotated[
+    bool, typer.Option("--stratify", help="Give every class of y the same shares.")
+]
+_TimeAttr = Annotated[
+    str, typer.Option(help="Node tensor of times, for --by time.", metavar="TENSOR")
+]
+_Index = Annotated[int, typer.Option(help="Number of the split, if a type has several.", min=0)]
+
+
+def split(
+    store: StoreArgument,
+    sizes: _Sizes = "60,20,20",
+    seed: Seed = 0,
+    by: _By = "random",
+    stratify: _Stratify = False,
+    time_attr: _TimeAttr = "time",
+    node_type: NodeType = None,
+    index: _Index = 0,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the split if it exists.")
+    ] = False,
+    memory: Memory = None,
+    busy_timeout: BusyTimeout = 5.0,
+    as_json: Json = False,
+) -> None:
+    """Assign the nodes of a type to train, val and test.
+
+    The change is one commit. With the same seed, a random split is the same as the one of
+    `neargraph import --split`. In stores of many graphs, all nodes of a graph get the same part.
+    """
+    from neargraph.splitting import SplitOptions, add_split
+
+    how: dict[str, Any] = {"sizes": sizes, "seed": seed, "by": by, "stratify": stratify}
+    how |= {"time_attr": time_attr, "index": index, "overwrite": overwrite}
+    options = SplitOptions(**how)
+    with opened(store, memory, busy_timeout=busy_timeout) as handle, bars() as progress:
+        found = add_split(handle, options, node_type, progress=progress)
+    report = {"store": str(store), **found, "by": by, "seed": seed, "stratified": stratify}
+    rows = [(name.replace("_", " "), value) for name, value in found.items()]
+    print_report(as_json, report, f"Split {store}", rows)

@@ -1,0 +1,112 @@
+"""What an export to tables or arrays cannot hold: notes, and the options of an import that help.
+
+What must not live here: how anything is written. The invariant: whatever of a store an import of
+the output would not give back has a note here.
+"""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from neargraph.importers.notes import Note
+from neargraph.schema import EdgeType, NodeType
+from neargraph.snapshot import Snapshot
+
+
+@dataclass
+class Leftovers:
+    """Notes of one export, and the options with which an import gives the same store."""
+
+    snap: Snapshot
+    notes: list[Note] = field(default_factory=list)
+    options: dict[str, str | None] = field(default_factory=dict)
+
+    def note(self, code: str, count: int, message: str) -> None:
+        """Adds a note about the store."""
+        self.notes.append(Note(code, count, self.snap.path, message))
+
+    def needs(self, option: str, value: str | None = None) -> None:
+        """Adds an option that an import needs."""
+        self.options[option] = value
+
+    @property
+    def import_options(self) -> list[str]:
+        """The options as they are typed."""
+        return [word for pair in self.options.items() for word in pair if word is not None]
+
+    def report(self) -> list[dict[str, Any]]:
+        """The notes as plain data."""
+        return [asdict(note) for note in self.notes]
+
+    def of_nodes(self, node: NodeType) -> None:
+        """Notes of a node type: deleted nodes, dtypes that the output has not."""
+        if dead := node.num_nodes - node.num_nodes_live:
+            message = f"{dead} deleted nodes of type {node.name} stay, without edges"
+            self.note("nodes-deleted", dead, message)
+        for tensor in node.tensors:
+            if tensor.scaled or tensor.dtype == "bf16":
+                message = f"tensor {tensor.name} of {node.name} is {tensor.dtype}, written as f32"
+                self.note("widened", node.num_nodes, message)
+
+    def of_edges(self, edge: EdgeType) -> None:
+        """Notes of the tensors of an edge type."""
+        for tensor in edge.tensors:
+            if tensor.dtype == "bf16":
+                message = f"tensor {tensor.name} of {_named(edge)} is bf16, written as f32"
+                self.note("widened", edge.num_edge_ids, message)
+
+    def of_store(self, once: bool) -> None:
+        """How the store was imported; ``once``: an undirected edge is one row."""
+        schema = self.snap.schema
+        if schema.raw["reuse_ids"]:
+            self.needs("--reuse-ids")
+        self._narrow_x(schema.node_types)
+        raw = {edge: schema.raw["edge_types"][edge.index] for edge in schema.edge_types}
+        undirected = [edge for edge in raw if edge.undirected]
+        if once and undirected:
+            self.needs("--undirected")
+        else:
+            self._lost("undirected", undirected, "both directions of an edge are rows")
+        unique = [edge for edge, entry in raw.items() if entry.get("unique")]
+        self._of_all("unique", unique, list(raw))
+        # An undirected type is its own reverse.
+        directed = [edge for edge in raw if not edge.undirected]
+        kept = [edge for edge in directed if raw[edge].get("reverse") is not None]
+        self._of_all("reverse", kept, directed)
+
+    def keep_ids(self) -> None:
+        """Edge ids, where the output does not say which types have them; tensors need them."""
+        edges = list(self.snap.schema.edge_types)
+        lacking = [edge for edge in edges if edge.has_edge_ids and not edge.tensors]
+        if lacking and all(edge.has_edge_ids for edge in edges):
+            self.needs("--edge-ids")
+        elif lacking:
+            self._lost("edge-ids", lacking, "import --edge-ids would apply to all edge types")
+
+    def _narrow_x(self, nodes: tuple[NodeType, ...]) -> None:
+        """The dtype of x, which one option of an import gives to all node types."""
+        kinds = {t.dtype for node in nodes for t in node.tensors if t.name == "x"}
+        (kind,) = kinds if len(kinds) == 1 else [""]
+        if kind in ("bf16", "i8"):
+            self.needs("--x-dtype", kind)
+
+    def _of_all(self, flag: str, having: list[EdgeType], among: list[EdgeType]) -> None:
+        """An option of an import is for all edge types, so it does only if all have the flag."""
+        if having and len(having) == len(among):
+            self.needs(f"--{flag}")
+        else:
+            self._lost(flag, having, f"import --{flag} would apply to all edge types")
+
+    def _lost(self, flag: str, edges: list[EdgeType], why: str) -> None:
+        for edge in edges:
+            message = f"edge type {_named(edge)} loses its property {flag}; {why}"
+            self.note(f"{flag}-dropped", edge.num_edges, message)
+
+
+def _named(edge: EdgeType) -> str:
+    return "-".join(edge.triple)
+
+
+def all_undirected(snap: Snapshot) -> bool:
+    """Whether every edge type is undirected, so that one option of an import says so of all."""
+    types = snap.schema.edge_types
+    return bool(types) and all(edge.undirected for edge in types)

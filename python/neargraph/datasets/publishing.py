@@ -1,0 +1,76 @@
+"""An output that appears whole, by one rename, or not at all.
+
+What must not live here: what is written. The invariant: nothing that exists is replaced, and a
+failure leaves nothing at the target or beside it.
+"""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from neargraph.exceptions import UnsupportedArgument
+
+
+@contextmanager
+def published(target: Path) -> Iterator[Path]:
+    """A folder to write in; what is in it becomes `target` when the block ends.
+
+    Raises:
+        UnsupportedArgument: `target` exists, or its folder does not.
+    """
+    with _staging(target) as folder:
+        yield folder
+        _sync(folder)
+        _refuse_existing(target)
+        folder.rename(target)
+
+
+@contextmanager
+def published_file(target: Path) -> Iterator[tuple[Path, Path]]:
+    """A file to write, and a folder for files that pass; the file becomes `target`.
+
+    Raises:
+        UnsupportedArgument: `target` exists, or its folder does not.
+    """
+    with _staging(target) as folder:
+        file = folder / "whole"
+        yield file, folder
+        with file.open("rb") as written:
+            os.fsync(written.fileno())
+        _refuse_existing(target)
+        file.rename(target)
+
+
+@contextmanager
+def _staging(target: Path) -> Iterator[Path]:
+    parent = target.absolute().parent
+    _refuse_existing(target)
+    if not parent.is_dir():
+        raise UnsupportedArgument(f"{target}: the folder {parent} does not exist; create it first")
+    folder = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    folder.mkdir()
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _refuse_existing(target: Path) -> None:
+    if os.path.lexists(target):
+        raise UnsupportedArgument(f"{target} already exists; choose another name or remove it")
+
+
+def _sync(folder: Path) -> None:
+    for file in folder.rglob("*"):
+        if file.is_file():
+            with file.open("rb") as written:
+                os.fsync(written.fileno())
+
+
+def bytes_of(path: Path) -> int:
+    """Bytes of a file, or of all files in a folder."""
+    if path.is_file():
+        return path.stat().st_size
+    return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
