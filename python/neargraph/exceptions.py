@@ -81,7 +81,7 @@ Raised = TypeVar("Raised", bound=NeargraphError)
 
 
 def advised(error: Raised, remedy: str) -> Raised:
-    """The error with a remedy, by its name in `neargraph.remedies`."""
+    """Returns the error with a remedy, given by its name in `neargraph.remedies`."""
     error.remedies = [{"name": remedy}]
     return error
 

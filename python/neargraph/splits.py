@@ -5,13 +5,16 @@ An import converts PyG's boolean masks to such tensors. `split_mask` converts th
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from neargraph.exceptions import NameNotFound
 from neargraph.schema import NodeType, Schema
+
+SplitName = Literal["train", "val", "test"]
+"""The parts of a split."""
 
 SPLITS = {"train": 1, "val": 2, "test": 3}
 

@@ -122,7 +122,7 @@ def test_what_does_not_fit_is_refused_with_what_would(store, tmp_path):
     with pytest.raises(RowWidth), store.write() as tx:
         tx.update_features("node", 3, "x", [1.0])
     with store.write() as tx:
-        with pytest.raises(StoreBusy, match="open batch"):
+        with pytest.raises(StoreBusy, match="open transaction"):
             store.add_tensor("h", rows, "node")
         tx.add_node("other")
     then = store.snapshot()

@@ -68,7 +68,7 @@ def test_rows_come_as_stored_or_as_the_dtype_that_is_asked_for(tmp_path):
         assert np.array_equal(store.column("x", dtype="stored")[1:3], steps)
         with pytest.raises(UnsupportedArgument, match="cannot be read as f64; use f32, f16, bf16"):
             snap.features(None, [1], dtype=torch.float64)
-        with pytest.raises(UnsupportedArgument, match="no dtype"):
+        with pytest.raises(UnsupportedArgument, match="is not a valid dtype"):
             snap.features(None, [1], dtype="floaty")
         with pytest.raises(UnsupportedArgument, match="stored as i64, cannot be read as f32"):
             snap.features(None, [1], "y", dtype="f32")

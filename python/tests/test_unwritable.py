@@ -30,7 +30,7 @@ def crash(path: Path) -> None:
         "store = ng.open(sys.argv[1], memory='64MB')\n"
         f"for n in range({COMMITS}):\n"
         "    with store.write() as tx:\n"
-        f"        for _ in range({NODES}): batch.add_node('node')\n"
+        f"        for _ in range({NODES}): tx.add_node('node')\n"
         "os._exit(9)\n"
     )
     assert subprocess.run([sys.executable, "-c", code, str(path)]).returncode == 9

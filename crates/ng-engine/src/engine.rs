@@ -36,9 +36,9 @@ pub struct EngineOptions {
     pub fanouts: Fanouts,
     /// The output that answers, if the model has several.
     pub output: Option<String>,
-    /// What computes; devices may change while requests go on.
+    /// The devices; they may change while requests run.
     pub devices: Compute,
-    /// What is brought into memory.
+    /// The data that is loaded into memory.
     pub prepare: Prepare,
     /// Threads of a request.
     pub threads: usize,
@@ -48,7 +48,7 @@ pub struct EngineOptions {
     pub go_on: fn() -> bool,
 }
 
-/// A trained model that answers from one snapshot of a store at a time. Many threads may ask.
+/// A trained model on one snapshot of a store at a time. Many threads may use it.
 pub struct Engine {
     pub(crate) server: Server,
     pub(crate) options: EngineOptions,
@@ -58,12 +58,12 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// A model on `snapshot`. What is prepared beside page tables and indexes comes in the
+    /// Opens a model on `snapshot`. Everything but page tables and indexes is loaded in the
     /// background.
     ///
     /// # Errors
-    /// [`EngineError::Schema`], [`EngineError::Input`] if the model takes what the store does not
-    /// have, [`EngineError::Output`], [`EngineError::TooLarge`], [`EngineError::Sample`] if the
+    /// [`EngineError::Schema`], [`EngineError::Input`] if an input of the model is not in the
+    /// store, [`EngineError::Output`], [`EngineError::TooLarge`], [`EngineError::Sample`] if the
     /// fanouts do not fit the store, [`EngineError::Read`].
     pub fn open(
         snapshot: Arc<Snapshot>,
@@ -104,12 +104,12 @@ impl Engine {
         Ok(this)
     }
 
-    /// Answers from `snapshot` from now on; requests under way finish on the one before. Returns
-    /// whether it does: an older snapshot of the same open store, which somebody else may have
-    /// overtaken, and one with the same content change nothing.
+    /// Uses `snapshot` for new requests; running requests finish on the previous one. Returns
+    /// whether it switched: an older snapshot of the same open store, or one with equal content,
+    /// changes nothing.
     ///
     /// # Errors
-    /// As [`Engine::open`]; the engine goes on with what it has.
+    /// As [`Engine::open`]; the engine then keeps its snapshot.
     pub fn refresh(&self, snapshot: Arc<Snapshot>) -> Result<bool, EngineError> {
         let mut turn = self.versions.turn();
         let old = self.pinned();
@@ -158,7 +158,7 @@ impl Engine {
         &self.server.model
     }
 
-    /// The type of the nodes that [`Engine::run`] is asked for.
+    /// Returns the type of the nodes of [`Engine::run`].
     pub fn node_type(&self) -> NodeTypeId {
         self.versions.preparing.node_type
     }
@@ -180,7 +180,7 @@ impl Engine {
         self.server.binding.outputs.get(place).map(|(name, _)| name.as_str())
     }
 
-    /// What computes it, by name: the devices that are in force.
+    /// Returns the names of the active devices.
     pub fn devices(&self) -> Vec<String> {
         match &self.options.devices {
             Compute::Devices(shared) => {
@@ -191,12 +191,12 @@ impl Engine {
         }
     }
 
-    /// The share of what shall be in memory that is there, from 0 to 1.
+    /// Returns the loaded share of the data that is to be in memory, from 0 to 1.
     pub fn ready(&self) -> f64 {
         self.pinned().progress.ready()
     }
 
-    /// What was done since it was opened.
+    /// Returns the counters since it was opened.
     pub fn stats(&self) -> EngineStats {
         self.server.counters.stats()
     }
@@ -207,12 +207,12 @@ impl Engine {
         pinned.progress.is_over().then(|| pinned.progress.failure().map_or(Ok(()), Err))
     }
 
-    /// What the model gives for nodes, a row for each in the order of `ids`, which may repeat.
+    /// Runs the model for nodes. Returns one row per node in the order of `ids`, which may repeat.
     /// Equal ids, `seed` and snapshot give equal bytes.
     ///
     /// # Errors
-    /// [`EngineError::Unknown`], [`EngineError::Question`] if the model answers for graphs or
-    /// pairs, [`EngineError::Sample`], [`EngineError::Read`], [`EngineError::Run`],
+    /// [`EngineError::Unknown`], [`EngineError::Question`] if the model is for graphs or pairs,
+    /// [`EngineError::Sample`], [`EngineError::Read`], [`EngineError::Run`],
     /// [`EngineError::Stopped`].
     pub fn run(&self, ids: &[NodeId], seed: u64) -> Result<Answer, EngineError> {
         self.nodes(ids, seed, &Asking::new(self, How::Together, &|| true))

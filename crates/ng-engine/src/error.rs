@@ -1,4 +1,4 @@
-//! Why an engine cannot be opened, or cannot answer.
+//! Errors of opening an engine and of its requests.
 
 use ng_infer::run::RunError;
 use ng_sample::{ReorganizeError, SampleError};
@@ -9,60 +9,60 @@ use thiserror::Error;
 /// An error of [`crate::Engine`].
 #[derive(Debug, Error)]
 pub enum EngineError {
-    /// Something that the model takes is not in the store, or is of another kind there.
+    /// An input of the model is not in the store, or has another type there.
     #[error("input {input:?} of the model: {problem}")]
     Input {
         /// The input.
         input: String,
-        /// What is wrong with it.
+        /// The problem with it.
         problem: String,
     },
-    /// The model was exported from a store with other types.
+    /// The model was exported from a store with another schema.
     #[error("the schema of the model differs from that of the store: {difference}")]
     Schema {
         /// What differs.
         difference: String,
     },
-    /// What the file says of the model cannot be read.
+    /// An entry of the model's metadata is not valid.
     #[error("model entry {entry:?}: {problem}")]
     Metadata {
         /// Which entry.
         entry: String,
-        /// What is wrong with it.
+        /// The problem with it.
         problem: String,
     },
-    /// The model does not give what was asked for.
+    /// The model does not return the requested output.
     #[error("{problem}")]
     Output {
         /// Why not.
         problem: String,
     },
-    /// The model does not answer such a question.
+    /// The model does not support such a request.
     #[error("{problem}")]
     Question {
         /// Why not.
         problem: String,
     },
-    /// Ids that were asked for are not in the store.
+    /// Requested ids are not in the store.
     #[error("unknown ids of {what}: {ids}; ids are below {bound}")]
     Unknown {
-        /// Of what.
+        /// The kind of the ids.
         what: String,
         /// The first of them.
         ids: String,
         /// Ids are below this.
         bound: u64,
     },
-    /// What shall be in memory does not fit there.
+    /// The lists and rows that are to be held in memory do not fit.
     #[error(
         "the lists and rows that the model reads need {}, but only {} of the memory budget are \
          free",
         format_bytes(*wanted_bytes), format_bytes(*free_bytes)
     )]
     TooLarge {
-        /// What they take.
+        /// Their size.
         wanted_bytes: u64,
-        /// What is left.
+        /// The free bytes.
         free_bytes: u64,
         /// A budget that would do.
         minimum_bytes: u64,
@@ -73,7 +73,7 @@ pub enum EngineError {
     /// The store could not be read.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// How often nodes are wanted could not be found out.
+    /// The heat of nodes could not be computed.
     #[error(transparent)]
     Heat(#[from] ReorganizeError),
     /// The model could not be run.

@@ -1,4 +1,4 @@
-//! What an engine does, as text for people.
+//! A readable description of an engine.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ use crate::bind::{Given, RowsOf};
 use crate::schema::edge_types;
 
 impl Engine {
-    /// What gives each input, what computes each operation, and what is in memory.
+    /// Describes the source of each input, the device of each operation, and the data in memory.
     pub fn explain(&self) -> String {
         let (pinned, server) = (self.pinned(), &self.server);
         let catalog = pinned.snapshot.catalog();

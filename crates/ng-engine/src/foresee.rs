@@ -21,7 +21,7 @@ const BYTES_PER_DRAW: u64 = 320;
 /// Memory that numbering takes for a node type, however few nodes there are.
 const BYTES_PER_NODE_TYPE: u64 = 64 << 10;
 
-/// What a batch takes at most.
+/// Upper bounds of a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Foreseen {
     /// Neighbour lists that are drawn from.
@@ -98,8 +98,8 @@ impl Extent {
 }
 
 impl Engine {
-    /// What [`Engine::each`] takes at most for a batch of `nodes` distinct nodes. Fanouts of -1 are
-    /// bounded by the edges of the store alone.
+    /// Returns upper bounds of [`Engine::each`] for a batch of `nodes` distinct nodes. Fanouts of
+    /// -1 are bounded only by the edges of the store.
     pub fn foresee(&self, nodes: u64) -> Foreseen {
         let (pinned, binding) = (self.pinned(), &self.server.binding);
         let snapshot = &pinned.snapshot;
@@ -144,7 +144,8 @@ impl Engine {
         Foreseen { lists, rows, read_bytes, row_bytes, held_bytes, memory_bytes }
     }
 
-    /// What nodes took so far in the mean, recent ones above all; `None` before the first batch.
+    /// Returns the mean costs per node, weighted towards recent batches; `None` before the first
+    /// batch.
     pub fn per_node(&self) -> Option<PerNode> {
         self.server.measured.mean()
     }

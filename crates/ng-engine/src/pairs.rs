@@ -64,11 +64,11 @@ impl Ends {
 }
 
 impl Engine {
-    /// A score for each pair of nodes: what the model gives for pairs, or the dot product of what
-    /// it gives for both nodes.
+    /// Returns a score per pair of nodes: the model's output for pairs, or the dot product of its
+    /// outputs for both nodes.
     ///
     /// # Errors
-    /// As [`Engine::run`]; [`EngineError::Question`] if the model gives nothing to score with.
+    /// As [`Engine::run`]; [`EngineError::Question`] if the outputs of the model cannot be scored.
     pub fn scores(&self, pairs: (&[NodeId], &[NodeId]), seed: u64) -> Result<Answer, EngineError> {
         self.pairs(pairs, seed, &Asking::new(self, How::Together, &|| true))
     }

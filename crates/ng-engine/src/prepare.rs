@@ -15,7 +15,7 @@ use crate::bind::{Binding, RowsOf};
 use crate::pinned::Pinned;
 use crate::table::{RowTable, has_table};
 
-/// What an engine brings into memory.
+/// The data that an engine loads into memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Prepare {
     /// Page tables and indexes, before it is open.

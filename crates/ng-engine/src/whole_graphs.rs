@@ -9,10 +9,10 @@ use crate::graphs::GraphsOf;
 use crate::{Engine, EngineError};
 
 impl Engine {
-    /// What the model gives for whole graphs, a row for each.
+    /// Runs the model for whole graphs. Returns one row per graph.
     ///
     /// # Errors
-    /// As [`Engine::run`]; [`EngineError::Question`] if the model is none of graphs.
+    /// As [`Engine::run`]; [`EngineError::Question`] if the model is not a model of graphs.
     pub fn graphs(&self, graphs: &[u64]) -> Result<Answer, EngineError> {
         self.whole_graphs(graphs, &Asking::new(self, How::Together, &|| true))
     }

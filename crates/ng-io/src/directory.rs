@@ -34,8 +34,9 @@ pub(crate) enum Caching {
     Direct,
 }
 
-/// Keeps everybody from becoming the writer of the directory `path` until the lock is dropped;
-/// `None` if somebody is. Readers go on, and so does whoever keeps writers away, too.
+/// Keeps other processes from becoming the writer of the directory `path` until the lock is
+/// dropped; `None` if there is a writer. Readers are not affected, and several processes may hold
+/// such locks.
 ///
 /// # Errors
 /// [`OpenError::NotFound`], [`OpenError::NotADirectory`], [`OpenError::Io`] if the directory or its

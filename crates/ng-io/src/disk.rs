@@ -12,7 +12,7 @@ use crate::locks::Lock;
 /// Offsets, lengths and buffers of every read are multiples of this.
 pub const BLOCK_BYTES: usize = 4096;
 
-/// The longest single read that the engine asks for.
+/// The longest single read that the engine requests.
 pub const READ_BYTES_MAX: usize = 256 * 1024;
 
 /// An open file of one [`Disk`].
@@ -33,7 +33,7 @@ pub enum Access {
 /// One read of whole blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadOp {
-    /// Handed back with the completion; the engine never looks inside.
+    /// A tag that is returned with the completion. Its content has no meaning to the engine.
     pub tag: u64,
     /// The file.
     pub file: FileId,
@@ -43,8 +43,8 @@ pub struct ReadOp {
     pub len: u32,
 }
 
-/// Hands out the next read, or `None` when there is none at the moment. A back end asks again after
-/// every completion, so a completion may bring new reads into being.
+/// Returns the next read, or `None` if there is none at the moment. A back end calls it again after
+/// every completion, so a completion may create new reads.
 pub type NextRead<'a> = dyn FnMut() -> Option<ReadOp> + 'a;
 
 /// Takes a completion: the bytes that arrived (fewer than asked on a short read, none at the end of
@@ -64,7 +64,7 @@ pub trait Disk: Send + Sync {
     /// The length of a file in bytes.
     fn len(&self, file: FileId) -> io::Result<u64>;
 
-    /// Runs reads until `next` says `None` while nothing is in flight. Completions come in any
+    /// Runs reads until `next` returns `None` and no read is in flight. Completions come in any
     /// order, on the calling thread. An `Err` means that the queue itself failed; an error of a
     /// single read goes to `done`.
     fn read(&self, next: &mut NextRead<'_>, done: &mut ReadDone<'_>) -> io::Result<()>;

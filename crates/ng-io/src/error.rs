@@ -1,5 +1,5 @@
-//! What can go wrong, one enum per operation. Each message says what is wrong, where, and what to
-//! do. All are cheap to clone, because one failed block may fail many who wait for it.
+//! Errors, one enum per operation. Each message says what is wrong, where, and what to do. All are
+//! cheap to clone, because one failed block may fail many waiting reads.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use ng_types::explain;
 use thiserror::Error;
 
-/// A read that did not give the bytes that were asked for.
+/// An error of reading: the requested bytes were not delivered.
 #[derive(Clone, Debug, Error)]
 pub enum ReadError {
     /// A file could not be opened.
@@ -16,7 +16,7 @@ pub enum ReadError {
     Open {
         /// The file.
         file: Arc<str>,
-        /// What the system said.
+        /// The error of the system.
         source: Arc<io::Error>,
     },
     /// The device or the file system failed.
@@ -24,28 +24,28 @@ pub enum ReadError {
     Io {
         /// The file.
         file: Arc<str>,
-        /// Where the read began.
+        /// The offset of the read.
         offset: u64,
-        /// How long it was.
+        /// The length of the read.
         len: u32,
-        /// What the system said.
+        /// The error of the system.
         source: Arc<io::Error>,
     },
-    /// The file ends before the read does.
+    /// The file ends before the end of the read.
     #[error(
         "{file} is truncated: it has {file_bytes} bytes, and {len} bytes at {offset} are missing"
     )]
     EndOfFile {
         /// The file.
         file: Arc<str>,
-        /// Where the read began.
+        /// The offset of the read.
         offset: u64,
-        /// How long it was.
+        /// The length of the read.
         len: u64,
-        /// How long the file is.
+        /// The length of the file.
         file_bytes: u64,
     },
-    /// The read is not one of whole blocks.
+    /// The read does not cover whole blocks.
     #[error(
         "a read of {len} bytes at {offset} of {file} does not cover whole blocks; this is a \
          defect, report it"
@@ -53,33 +53,33 @@ pub enum ReadError {
     Misaligned {
         /// The file.
         file: Arc<str>,
-        /// Where the read would begin.
+        /// The offset of the read.
         offset: u64,
-        /// How long it would be.
+        /// The length of the read.
         len: u64,
     },
-    /// The device kept answering with nothing, or with "try again".
+    /// The device repeatedly returned no bytes, or "try again".
     #[error(
         "{file}: reading stalled at {offset} after {tries} tries; the last error was: {source}"
     )]
     Stalled {
         /// The file.
         file: Arc<str>,
-        /// Where it stands still.
+        /// The offset at which it stalled.
         offset: u64,
-        /// How often it was tried.
+        /// The number of tries.
         tries: u32,
-        /// The last answer.
+        /// The last error.
         source: Arc<io::Error>,
     },
-    /// The queue itself failed; reads in flight are lost.
+    /// The queue failed; reads in flight are lost.
     #[error(
         "the {backend} back end failed: {source}; open the store again, or use another back end"
     )]
     Queue {
         /// The back end.
         backend: &'static str,
-        /// What the system said.
+        /// The error of the system.
         source: Arc<io::Error>,
     },
     /// The process is a fork of the one that opened the files.
@@ -87,9 +87,9 @@ pub enum ReadError {
         "opened in process {opened_in} but used in its fork {used_in}; open it again in the fork"
     )]
     Forked {
-        /// Who opened the files.
+        /// The process that opened the files.
         opened_in: u32,
-        /// Who reads.
+        /// The process that reads.
         used_in: u32,
     },
 }
@@ -100,7 +100,7 @@ explain! { ReadError {
     Misaligned => Defect,
 } }
 
-/// A write that is not on its way to the disk.
+/// An error of writing.
 #[derive(Clone, Debug, Error)]
 pub enum WriteError {
     /// The file could not be created.
@@ -108,7 +108,7 @@ pub enum WriteError {
     Create {
         /// The file.
         file: Arc<str>,
-        /// What the system said.
+        /// The error of the system.
         source: Arc<io::Error>,
     },
     /// The file could not be opened for writing.
@@ -116,7 +116,7 @@ pub enum WriteError {
     Open {
         /// The file.
         file: Arc<str>,
-        /// What the system said.
+        /// The error of the system.
         source: Arc<io::Error>,
     },
     /// The disk or the quota is full; the source says how much is free.
@@ -124,11 +124,11 @@ pub enum WriteError {
     DiskFull {
         /// The file.
         file: Arc<str>,
-        /// Where the write began.
+        /// The offset of the write.
         offset: u64,
-        /// How much was left to write.
+        /// The bytes left to write.
         wanted_bytes: u64,
-        /// What the system said.
+        /// The error of the system.
         source: Arc<io::Error>,
     },
     /// The device or the file system failed.
@@ -136,17 +136,17 @@ pub enum WriteError {
     Io {
         /// The file.
         file: Arc<str>,
-        /// Where the write began.
+        /// The offset of the write.
         offset: u64,
-        /// What the system said.
+        /// The error of the system.
         source: Arc<io::Error>,
     },
-    /// Making the file durable failed, so what of it is on disk is unknown.
+    /// Making the file durable failed, so the content on disk is unknown.
     #[error("cannot sync {file}: {source}; data written to it may be lost")]
     Sync {
         /// The file.
         file: Arc<str>,
-        /// What the system said.
+        /// The error of the system.
         source: Arc<io::Error>,
     },
     /// An earlier write or sync of this file failed.
@@ -158,7 +158,7 @@ pub enum WriteError {
 }
 
 impl WriteError {
-    /// Whether the place takes no bytes, though the device works: it is full or read-only.
+    /// Returns whether the target is full or read-only although the device works.
     pub fn is_no_room(&self) -> bool {
         use io::ErrorKind as Kind;
         let (Self::Create { source, .. }
@@ -175,43 +175,43 @@ impl WriteError {
     }
 }
 
-/// A directory that could not be opened with the back end that was asked for.
+/// An error of opening a directory with the requested back end.
 #[derive(Debug, Error)]
 pub enum OpenError {
-    /// There is nothing there.
+    /// The directory does not exist.
     #[error("{path}: no such directory")]
     NotFound {
         /// The directory.
         path: PathBuf,
     },
-    /// It is no directory.
+    /// The path is not a directory.
     #[error("{path} is not a directory; a store is a directory")]
     NotADirectory {
         /// The path.
         path: PathBuf,
     },
-    /// The back end cannot work here.
+    /// The back end is not available here.
     #[error("back end {backend} is not available for {path}: {reason}")]
     Unavailable {
-        /// The back end that was asked for.
+        /// The requested back end.
         backend: &'static str,
         /// The directory.
         path: PathBuf,
         /// Why not.
         reason: String,
     },
-    /// The system refused.
+    /// The system reported an error.
     #[error("cannot open {path}: {source}")]
     Io {
         /// The directory.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }
 
 impl OpenError {
-    /// What the system said about the directory `path`.
+    /// Converts an error of the system about the directory `path`.
     pub(crate) fn of_directory(path: &Path, source: io::Error) -> Self {
         let path = path.to_owned();
         match source.kind() {

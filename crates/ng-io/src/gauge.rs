@@ -32,7 +32,8 @@ pub struct Gauge<'a> {
 /// Reads of which some bring forth others.
 #[derive(Clone, Copy, Debug)]
 pub struct DependentReads<'a> {
-    /// Where each reads, in blocks; beyond the end of the file it goes on from the front.
+    /// The offset of each read in blocks. Offsets beyond the end of the file wrap around to its
+    /// start.
     pub blocks: &'a [u64],
     /// The first read that each brings forth; those of one lie side by side. One more than reads.
     pub children: &'a [u32],

@@ -76,8 +76,8 @@ fn sync_folder_of(path: &Path) -> io::Result<()> {
     }
 }
 
-/// The right to change what is in a folder, which one handle of one process has until it is
-/// dropped or its process ends.
+/// The exclusive right to change the content of a folder, held by one handle until it is dropped or
+/// its process ends.
 #[derive(Debug)]
 pub struct FolderLock {
     _folder: OwnedFd,

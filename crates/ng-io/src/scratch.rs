@@ -26,7 +26,7 @@ pub enum ScratchError {
     DiskFull {
         /// The directory.
         directory: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: Arc<io::Error>,
     },
     /// A read past the end: a defect of the caller, or a file system that lost data.
@@ -34,19 +34,19 @@ pub enum ScratchError {
     Truncated {
         /// The directory.
         directory: PathBuf,
-        /// Where the read began.
+        /// The offset of the read.
         offset: u64,
-        /// How long it was.
+        /// The length of the read.
         len: u64,
     },
-    /// The system refused.
+    /// The system reported an error.
     #[error("cannot {action} a temporary file in {directory}: {source}")]
     Io {
-        /// What was tried.
+        /// The action that failed.
         action: &'static str,
         /// The directory.
         directory: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: Arc<io::Error>,
     },
 }

@@ -49,7 +49,7 @@ fn whole(file: &File, max_bytes: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// What changes when a file is written or replaced: time, length, inode.
+/// A stamp that changes when a file is written or replaced: time, length, inode.
 pub type Stamp = (Option<SystemTime>, u64, u64);
 
 /// The stamp of a file; `None` if there is no file.

@@ -20,7 +20,7 @@ const READ_AHEAD_BYTES: u64 = 4 << 20;
 /// Why a user's file could not be read.
 #[derive(Clone, Debug, Error)]
 pub enum SourceError {
-    /// There is nothing there.
+    /// The directory does not exist.
     #[error("{path}: no such file")]
     NotFound {
         /// The file.
@@ -39,11 +39,11 @@ pub enum SourceError {
     Truncated {
         /// The file.
         path: PathBuf,
-        /// Where the read began.
+        /// The offset of the read.
         offset: u64,
-        /// How long it was.
+        /// The length of the read.
         len: u64,
-        /// How long the file is.
+        /// The length of the file.
         file_bytes: u64,
     },
     /// It is a pipe or the like, which has no length and no positions.
@@ -62,14 +62,14 @@ pub enum SourceError {
         /// How long it may be.
         limit: u64,
     },
-    /// The system refused.
+    /// The system reported an error.
     #[error("cannot {action} {path}: {source}")]
     Io {
-        /// What was tried.
+        /// The action that failed.
         action: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: Arc<io::Error>,
     },
 }

@@ -41,7 +41,8 @@ pub(crate) fn explain(errno: Errno, path: &Path, wanted_bytes: u64) -> io::Error
     io::Error::new(io::ErrorKind::StorageFull, payload)
 }
 
-/// What an unprivileged process may still write on the file system of `path`, where that is known.
+/// Returns the bytes that an unprivileged process can still write to the file system of `path`, if
+/// known.
 pub fn free_bytes(path: &Path) -> Option<u64> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let stat = rustix::fs::statvfs(path)

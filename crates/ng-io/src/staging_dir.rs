@@ -56,14 +56,14 @@ pub enum StagingError {
         /// The parent.
         path: PathBuf,
     },
-    /// The system refused.
+    /// The system reported an error.
     #[error("cannot {action} {path}: {source}")]
     Io {
-        /// What was tried.
+        /// The action that failed.
         action: &'static str,
         /// On what.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }
@@ -73,7 +73,7 @@ explain! { StagingError {
     Exists | Busy | BadName | NoParent => ImportFailed,
 } }
 
-/// What to do about a directory that has the final name already.
+/// What to do if a directory with the final name exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Existing {
     /// Keep it and fail.
@@ -111,8 +111,7 @@ pub struct StagingDir {
 }
 
 impl StagingDir {
-    /// Makes the staging directory for `target`, after removing what a dead process has left of an
-    /// earlier one.
+    /// Creates the staging directory for `target`, after removing leftovers of a dead process.
     ///
     /// # Errors
     /// [`StagingError::Exists`], [`StagingError::Busy`], [`StagingError::BadName`],
@@ -178,9 +177,10 @@ impl StagingDir {
         &self.target
     }
 
-    /// Makes every file and the directory durable, gives it its final name, and makes that durable.
-    /// What it has replaced is removed; if that fails, the new directory is there all the same, and
-    /// the error says what is left. The next [`StagingDir::create`] for this name removes it.
+    /// Makes every file and the directory durable, renames it to its final name, and makes the name
+    /// durable. It then removes the replaced directory. If that fails, the new directory is in
+    /// place nevertheless, and the returned error names the leftovers. The next
+    /// [`StagingDir::create`] for this name removes them.
     ///
     /// # Errors
     /// [`StagingError::Exists`] if the name was taken meanwhile, [`StagingError::Io`]. After an

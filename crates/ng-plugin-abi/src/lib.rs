@@ -82,7 +82,7 @@ pub struct NgView {
     pub dtype: u32,
     /// The location of the elements: [`NG_CPU`].
     pub device: u32,
-    /// 0.
+    /// Reserved; must be 0.
     pub reserved: u32,
 }
 
@@ -104,7 +104,7 @@ pub struct NgViewMut {
     pub dtype: u32,
     /// The location of the elements: [`NG_CPU`].
     pub device: u32,
-    /// 0.
+    /// Reserved; must be 0.
     pub reserved: u32,
 }
 
@@ -130,9 +130,9 @@ pub struct NgOp {
     pub name: NgText,
     /// `attribute_count` attributes, sorted by name.
     pub attributes: *const *const NgAttribute,
-    /// How many there are.
+    /// The number of attributes.
     pub attribute_count: u32,
-    /// 0.
+    /// Reserved; must be 0.
     pub reserved: u32,
 }
 
@@ -155,13 +155,13 @@ pub struct NgCall {
     /// Scratch memory of the size that the query returned. It has the alignment of the kernel, at
     /// least 64.
     pub scratch: *mut c_void,
-    /// How many there are.
+    /// The number of bytes of scratch memory.
     pub scratch_bytes: u64,
     /// The buffer for an error text.
     pub error: *mut NgError,
     /// The number of threads that a run may use, including its own; at least 1.
     pub threads: u32,
-    /// 0.
+    /// Reserved; must be 0.
     pub reserved: u32,
 }
 
@@ -181,7 +181,7 @@ pub struct NgDevice {
     pub name: NgText,
     /// The kernel of the device with the highest priority is chosen; `cpu-scalar` has 0.
     pub priority: i32,
-    /// 0.
+    /// Reserved; must be 0.
     pub reserved: u32,
 }
 
@@ -259,7 +259,7 @@ pub struct NgPlugin {
     pub struct_size: u64,
     /// The version that the plug-in requested from `get_api`.
     pub api_version: u32,
-    /// 0.
+    /// Reserved; must be 0.
     pub reserved: u32,
     /// Its name.
     pub name: NgText,

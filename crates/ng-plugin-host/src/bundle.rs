@@ -22,7 +22,7 @@ const CPU_PRIORITY: i32 = 50;
 const VECTOR_PRIORITY: i32 = 150;
 const ARRAY: (&str, i32) = ("Systolic array", 300);
 
-/// An accelerator: what computes, and the simulator's configuration of it.
+/// An accelerator: its devices, and its configuration in the simulator.
 #[derive(Clone)]
 pub struct Bundle {
     /// Its name.
@@ -60,12 +60,12 @@ impl Bundle {
         }
     }
 
-    /// Adds the devices and kernels of a plug-in, in place of those of a plug-in that calls itself
-    /// the same: another build of it.
+    /// Adds the devices and kernels of a plug-in. They replace those of another build with the same
+    /// name.
     ///
     /// # Errors
     ///
-    /// One of its devices is there already and belongs to another. Nothing is added then.
+    /// One of its devices is already registered by another plug-in. Nothing is added then.
     pub fn add(&mut self, plugin: Arc<Plugin>) -> Result<(), PluginError> {
         let is_before = |known: &&Arc<Plugin>| known.name() == plugin.name();
         let before: Vec<_> = self.plugins.iter().filter(is_before).cloned().collect();

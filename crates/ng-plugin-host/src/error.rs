@@ -23,7 +23,7 @@ pub enum PluginError {
         /// Why.
         source: io::Error,
     },
-    /// Others than its owner could change the file, or it is not a file.
+    /// Users other than its owner can change the file, or it is not a regular file.
     #[error("plug-in {}: {problem}", path.display())]
     Unsafe {
         /// The file.
@@ -31,7 +31,7 @@ pub enum PluginError {
         /// What is unsafe.
         problem: String,
     },
-    /// The allow-list does not have the file.
+    /// The file is not in the allow-list.
     #[error(
         "plug-in {}: its SHA-256 {sha256} is not in the allow-list; add it if you trust the file",
         path.display()
@@ -39,7 +39,7 @@ pub enum PluginError {
     NotAllowed {
         /// The file.
         path: PathBuf,
-        /// What was read.
+        /// The hash of the file.
         sha256: String,
     },
     /// The file is not a shared object for this machine.
@@ -58,23 +58,23 @@ pub enum PluginError {
         /// Why.
         source: io::Error,
     },
-    /// It did not pass its trial in another process.
+    /// It failed its trial in a separate process.
     #[error("plug-in {}: failed its trial in a separate process: {problem}", path.display())]
     Failed {
         /// The file.
         path: PathBuf,
-        /// What it did.
+        /// The problem.
         problem: String,
     },
-    /// It passed its trial, and does otherwise here.
+    /// It passed its trial but behaves differently here.
     #[error("plug-in {}: {problem}", path.display())]
     Changed {
         /// The file.
         path: PathBuf,
-        /// What it did.
+        /// The problem.
         problem: String,
     },
-    /// A device of this name belongs to another.
+    /// A device of this name is registered by another plug-in.
     #[error(
         "plug-in {}: its device {device:?} is already registered by {owner}; give the device \
          another name",
@@ -85,7 +85,7 @@ pub enum PluginError {
         path: PathBuf,
         /// The device.
         device: String,
-        /// Whose it is.
+        /// The owner of that device.
         owner: String,
     },
 }

@@ -33,13 +33,13 @@ pub struct Plugin {
 /// A kernel of a plug-in, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelInfo {
-    /// What it does.
+    /// Its operation.
     pub op: String,
-    /// Whose it is.
+    /// Its device.
     pub device: String,
     /// Whether several threads may call it at once.
     pub is_thread_safe: bool,
-    /// Whether it gives the same bytes each time.
+    /// Whether it returns the same bytes each time.
     pub is_deterministic: bool,
     /// How many calls the reference device did in its place, because it does not serve them.
     pub left_to_reference: u64,

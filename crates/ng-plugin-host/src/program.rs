@@ -12,10 +12,10 @@ use thiserror::Error;
 
 use crate::bundle::Bundle;
 
-/// Why a bundle is not put into force.
+/// Errors of activating a bundle.
 #[derive(Debug, Error)]
 pub enum ProgramError {
-    /// The simulator does not take its configuration.
+    /// Its configuration is not valid for the simulator.
     #[error("bundle {name:?}: {source}")]
     Accelerator {
         /// The bundle.
@@ -23,7 +23,7 @@ pub enum ProgramError {
         /// What is wrong.
         source: ConfigError,
     },
-    /// A graph that is served does not run on it.
+    /// A served graph cannot run on it.
     #[error("bundle {name:?} cannot run a served graph: {source}")]
     Graph {
         /// The bundle.
@@ -50,7 +50,7 @@ impl Program {
     ///
     /// # Errors
     ///
-    /// The simulator does not take its configuration.
+    /// Its configuration is not valid for the simulator.
     pub fn new(bundle: Bundle) -> Result<Self, ProgramError> {
         check(&bundle)?;
         let devices = Arc::new(SharedDevices::new(bundle.devices.clone()));
@@ -67,13 +67,13 @@ impl Program {
         &self.devices
     }
 
-    /// Puts what `change` makes of the bundle into force: runs go on with the old one, and those
-    /// that begin later take the new one. Returns the old one.
+    /// Activates the bundle that `change` returns. Running requests finish with the old bundle, and
+    /// new ones use the new one. Returns the old one.
     ///
     /// # Errors
     ///
-    /// `change` fails, or the new bundle is not valid or does not run all graphs that are served.
-    /// The old one stays in force.
+    /// `change` fails, or the new bundle is not valid or cannot run all served graphs. The old one
+    /// stays active.
     pub fn swap<E: From<ProgramError>>(
         &self,
         change: impl FnOnce(&Bundle) -> Result<Bundle, E>,

@@ -1,4 +1,4 @@
-//! Why a mini-batch could not be made.
+//! Errors of making a mini-batch.
 
 use ng_io::ScratchError;
 use ng_store::{DirectError, ReadError};
@@ -13,7 +13,7 @@ pub enum SampleError {
     /// The specification does not fit the store.
     #[error("{0}")]
     Spec(String),
-    /// A weight that nothing can be drawn by.
+    /// A weight that is not valid for sampling.
     #[error(
         "weight {weight} at position {position} of the list of node {destination} under \
          {relation:?} is not a valid weight: it is negative or not finite; change it, or sample \
@@ -37,12 +37,12 @@ pub enum SampleError {
     NoNegative {
         /// Name of the edge type's relation.
         relation: String,
-        /// Where the last one came from.
+        /// The source of the last pair.
         node: NodeId,
-        /// Pairs that were drawn.
+        /// The number of drawn pairs.
         tries: u32,
     },
-    /// Out-edges are asked for that the store does not keep.
+    /// The operation needs out-edges, which the store does not keep.
     #[error(
         "drawing edges {relation:?} by degree needs their reverse, which the store does not keep"
     )]
@@ -50,7 +50,7 @@ pub enum SampleError {
         /// Name of the edge type's relation.
         relation: String,
     },
-    /// Tensors of edges cannot be gathered without edge ids.
+    /// Edge tensors cannot be gathered without edge ids.
     #[error("edge type {edge_type} has no edge ids, so its tensors cannot be gathered")]
     NoEdgeIds {
         /// Name of the relation.
@@ -73,7 +73,7 @@ pub enum SampleError {
     /// A file of the direct layout could not be written, found or read.
     #[error(transparent)]
     Direct(#[from] DirectError),
-    /// The batch does not fit beside what is held already.
+    /// The batch does not fit into the free memory of the budget.
     #[error(
         "a mini-batch of {} does not fit into the memory budget: {} of {} are in use",
         format_bytes(*wanted_bytes), format_bytes(*held_bytes), format_bytes(*limit_bytes)
@@ -81,14 +81,14 @@ pub enum SampleError {
     Budget {
         /// Bytes of the batch.
         wanted_bytes: u64,
-        /// Bytes that others hold.
+        /// Bytes that are in use.
         held_bytes: u64,
         /// The budget.
         limit_bytes: u64,
-        /// A budget that would do.
+        /// A sufficient budget.
         minimum_bytes: u64,
     },
-    /// Looking ahead needs more memory than there is.
+    /// Look-ahead needs more memory than the budget has.
     #[error(
         "the memory budget is too small for look-ahead: a batch takes {}, and {} of {} are left \
          for batches",
@@ -101,7 +101,7 @@ pub enum SampleError {
         free_bytes: u64,
         /// The budget.
         limit_bytes: u64,
-        /// A budget that would do.
+        /// A sufficient budget.
         minimum_bytes: u64,
     },
     /// The system gave no memory although the budget had room.
@@ -115,25 +115,25 @@ pub enum SampleError {
         /// The system's answer.
         source: std::io::Error,
     },
-    /// Batches that were sampled ahead could not be written down or read back.
+    /// Batches that were sampled ahead could not be written to disk or read back.
     #[error("cannot store sampled batches on disk: {0}")]
     Spill(#[from] ScratchError),
-    /// A batch gave its memory back to an earlier one. It is made again, so this never leaves a
+    /// A batch gave its memory to an earlier one. It is made again, so this never leaves a
     /// pipeline.
     #[doc(hidden)]
     #[error("the batch gave its memory to an earlier one")]
     MadeRoom,
-    /// Everything stops, as somebody else said why. This never leaves a pipeline.
+    /// The pipeline stops because of another error. This never leaves a pipeline.
     #[doc(hidden)]
     #[error("the pipeline was closed")]
     Stopped,
-    /// The system starts no more threads.
+    /// The system cannot start a thread.
     #[error("cannot start a thread: {source}")]
     NoThread {
         /// The system's answer.
         source: std::io::Error,
     },
-    /// A preparing thread ended without an answer.
+    /// A sampling thread ended without a result.
     #[error("a sampling thread ended unexpectedly; please report this with the log up to here")]
     ThreadLost,
 }

@@ -8,15 +8,15 @@ use ng_types::{NodeId, NodeTypeId};
 /// One batch to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
-    /// What it is made around.
+    /// The seeds.
     pub seeds: Seeds,
-    /// What its draws are keyed by, beside the seed of the sampler.
+    /// The number that, with the seed of the sampler, determines its draws.
     pub stream: u64,
     /// The place of its first seed in the global batch, of which each rank makes a part.
     pub first: u64,
 }
 
-/// What a batch is made around.
+/// The seeds of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Seeds {
     /// Nodes of one type.

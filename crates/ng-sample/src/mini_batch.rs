@@ -36,7 +36,7 @@ pub struct EdgeBlock {
 pub struct Column {
     /// Which tensor.
     pub tensor: TensorRef,
-    /// What its elements are here; on disk they may be narrower.
+    /// The dtype of its elements; on disk they may be narrower.
     pub dtype: Dtype,
     /// Where `bytes` stand in the rows, if rows come without their zeros.
     pub sparse: Option<SparseIndex>,
@@ -67,16 +67,16 @@ impl Column {
     }
 }
 
-/// A sampled subgraph with the features asked for.
+/// A sampled subgraph with the requested features.
 #[derive(Debug)]
 pub struct MiniBatch {
     /// By node type id.
     pub nodes: Vec<NodeBlock>,
     /// By edge type id.
     pub edges: Vec<EdgeBlock>,
-    /// In the order asked for.
+    /// In the requested order.
     pub columns: Vec<Column>,
-    /// What it has beside its nodes and edges.
+    /// The extra data besides nodes and edges.
     pub extras: Extras,
     /// Memory held from the store's budget until the batch is dropped.
     pub(crate) held: Vec<Option<Reservation>>,
@@ -115,7 +115,7 @@ impl MiniBatch {
     }
 }
 
-/// What a batch is made of, and what pays for it.
+/// The parts of a batch, and its reservations.
 pub type Parts = (Vec<NodeBlock>, Vec<EdgeBlock>, Vec<Column>, Extras, Vec<Option<Reservation>>);
 
 impl EdgeBlock {

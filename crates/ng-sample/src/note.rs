@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use crate::{Chosen, SampleError};
 
-/// Something to hear.
+/// A note to the user of a loader.
 #[derive(Debug)]
 pub enum Note {
     /// A compiled epoch is damaged: batches are sampled instead.
@@ -20,15 +20,15 @@ pub enum Note {
 /// How rows are read from now on, and why.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decided {
-    /// What was chosen.
+    /// The choice.
     pub chosen: Chosen,
-    /// What it takes the place of; `None` where nothing was chosen before.
+    /// The previous choice, if any.
     pub before: Option<Chosen>,
-    /// What was not chosen.
+    /// The alternatives.
     pub others: Vec<Chosen>,
-    /// What batches took until now.
+    /// The measured times of batches.
     pub measured: Times,
-    /// What is written to disk for a while.
+    /// The temporary files that are written.
     pub writes: Option<Writes>,
 }
 
@@ -39,7 +39,7 @@ pub struct Times {
     pub reading: Option<f64>,
     /// Threads sample, side by side.
     pub sampling: Option<f64>,
-    /// The consumer keeps a batch before it asks for the next one.
+    /// The time for which the consumer keeps a batch before it requests the next one.
     pub consumer: Option<f64>,
 }
 
@@ -50,13 +50,13 @@ impl Times {
     }
 }
 
-/// Files without a name that a look-ahead writes.
+/// The unlinked temporary files that look-ahead writes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Writes {
-    /// Bytes an epoch, at most, as far as the first batches tell.
+    /// The most bytes per epoch, estimated from the first batches.
     pub epoch_bytes: u64,
     /// Where.
     pub directory: PathBuf,
-    /// The user of the loader has asked for it.
+    /// Whether the user of the loader requested it.
     pub is_asked: bool,
 }

@@ -86,7 +86,7 @@ impl Sampler {
         Self::with_columns(snapshot, spec, &columns)
     }
 
-    /// As [`Sampler::new`], with what each tensor shall be in a batch.
+    /// As [`Sampler::new`], with the form of each tensor in a batch.
     ///
     /// # Errors
     /// As [`Sampler::new`], and [`SampleError::Read`] for what its elements cannot be.
@@ -121,8 +121,9 @@ impl Sampler {
         })
     }
 
-    /// The same sampler, making batches from a file of the direct layout of its snapshot. They are
-    /// the same; tensors that the file does not have are read from the store. It has no look-ahead.
+    /// Returns the same sampler, which makes batches from a file of the direct layout of its
+    /// snapshot. The batches are equal. Tensors that are not in the file are read from the store.
+    /// There is no look-ahead.
     ///
     /// # Errors
     /// [`SampleError::Spec`] if the file is of another snapshot, or entries are not drawn by
@@ -132,8 +133,8 @@ impl Sampler {
         Ok(Self { direct: Some(Arc::new(direct)), ..self })
     }
 
-    /// The same sampler, taking edge types from memory where `resident` (by edge type id) has them.
-    /// Samples are the same.
+    /// Returns the same sampler, which reads the edge types in `resident` (by edge type id) from
+    /// memory. Samples are equal.
     ///
     /// # Errors
     /// [`SampleError::Spec`] unless `resident` has a place for each edge type, and what is there is
@@ -204,7 +205,7 @@ impl Sampler {
         Self { engine, ..self }
     }
 
-    /// What the streaming engine has done so far.
+    /// Returns the counters of the streaming engine.
     pub fn streaming_stats(&self) -> StreamingStats {
         self.streaming.stats()
     }
@@ -217,8 +218,8 @@ impl Sampler {
         self.clock.worked()
     }
 
-    /// Seconds that the threads of all pipelines over this sampler have waited, and for what: the
-    /// stage that waits least bounds the whole.
+    /// Returns the seconds that the threads of all pipelines of this sampler have waited, by cause.
+    /// The stage that waits least is the bottleneck.
     pub fn waited_seconds(&self) -> Vec<(&'static str, f64)> {
         self.clock.waited()
     }

@@ -1,7 +1,7 @@
-//! What can go wrong, one enum per operation: opening, reading, building.
+//! Errors, one enum per operation: opening, reading, building.
 //!
-//! Each message says what is wrong and where. [`Damage`] is what a decoder says about
-//! one structure; the caller that knows the file and the page turns it into a [`ReadError`].
+//! Each message says what is wrong and where. [`Damage`] is the error of a decoder about one
+//! structure. The caller, which knows the file and the page, turns it into a [`ReadError`].
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use thiserror::Error;
 
 use crate::io::{ReadError as IoReadError, WriteError};
 
-/// A structure on disk is not what the format says.
+/// A structure on disk violates the format.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{what}")]
 pub struct Damage {
@@ -20,19 +20,19 @@ pub struct Damage {
 }
 
 impl Damage {
-    /// A damage described by a fixed text or a formatted one.
+    /// Describes a damage by a fixed or a formatted text.
     pub fn new(what: impl Into<Cow<'static, str>>) -> Self {
         Self { what: what.into() }
     }
 }
 
-/// Reading from an open store failed.
+/// An error of reading from an open store.
 #[derive(Debug, Error)]
 pub enum ReadError {
     /// The device or the file system failed.
     #[error(transparent)]
     Io(#[from] IoReadError),
-    /// A block does not have the checksum that the page table holds for it.
+    /// The checksum of a block differs from the one in the page table.
     #[error(
         "{file}: page {page}, block {block}: checksum {found:#010x}, expected {expected:#010x}; \
          the file is damaged"
@@ -44,12 +44,12 @@ pub enum ReadError {
         page: u64,
         /// 4 KiB block of the file.
         block: u64,
-        /// What the pointer to the block says.
+        /// The checksum in the pointer to the block.
         expected: u32,
-        /// What the bytes give.
+        /// The checksum of the bytes.
         found: u32,
     },
-    /// A structure is not what the format says although its checksum holds.
+    /// A structure violates the format although its checksum is right.
     #[error("{file}: page {page}: {what}; the store is damaged")]
     Damaged {
         /// File inside the store directory.
@@ -92,7 +92,7 @@ pub enum ReadError {
     /// There is no such node type, edge type, tensor or dictionary.
     #[error("the store has no {what}")]
     Missing {
-        /// What was asked for.
+        /// The requested item.
         what: String,
     },
     /// The output buffer has the wrong size.
@@ -111,7 +111,7 @@ pub enum ReadError {
         /// Why, and what is possible.
         source: DecodeError,
     },
-    /// Nodes in an order that is none.
+    /// The order of nodes is not a permutation.
     #[error("{what}; name each node once")]
     Order {
         /// What is wrong.
@@ -120,17 +120,16 @@ pub enum ReadError {
     /// The memory budget does not allow the batch.
     #[error(transparent)]
     Budget(#[from] BudgetExceeded),
-    /// What was asked for has to be read first. Whoever may not wait is told so; it never leaves
-    /// the crate.
+    /// The data must be read first, and the caller may not wait. It never leaves the crate.
     #[doc(hidden)]
     #[error("not in memory yet")]
     NotYet,
-    /// The system gave no memory although the budget had room.
+    /// The system cannot allocate memory although the budget has room.
     #[error("the system cannot allocate {} of memory: {source}", format_bytes(*bytes))]
     NoMemory {
-        /// What was asked for.
+        /// The requested item.
         bytes: u64,
-        /// The system's answer.
+        /// The error of the system.
         source: std::io::Error,
     },
 }
@@ -145,16 +144,16 @@ explain! { ReadError {
     PositionOutOfRange | OutputSize | NotYet => Defect,
 } of Io.0 }
 
-/// Opening a store failed.
+/// An error of opening a store.
 #[derive(Debug, Error)]
 pub enum OpenError {
-    /// Nothing is there.
+    /// The path does not exist.
     #[error("{path}: no such store")]
     NotFound {
         /// The path given.
         path: String,
     },
-    /// Something else than a directory is there.
+    /// The path is not a directory.
     #[error("{path}: not a directory; a store is a directory named NAME.ng")]
     NotADirectory {
         /// The path given.
@@ -166,7 +165,7 @@ pub enum OpenError {
         /// The path given.
         path: String,
     },
-    /// Written by a newer release.
+    /// The store was written by a newer release.
     #[error(
         "{path}: the store has format version {found}, and this release reads up to {supported}; \
          upgrade neargraph to open it"
@@ -191,7 +190,7 @@ pub enum OpenError {
         /// What is wrong with slot B.
         b: String,
     },
-    /// Two valid slots of one checkpoint that say different things.
+    /// Two valid root slots of one checkpoint differ.
     #[error(
         "{path}: root.a and root.b both belong to checkpoint {checkpoint_id} but differ; one may \
          come from another store; restore both from one copy"
@@ -212,9 +211,9 @@ pub enum OpenError {
         path: String,
         /// File inside the store directory.
         file: String,
-        /// Bytes that the catalog asks for.
+        /// Bytes according to the catalog.
         expected: u64,
-        /// Bytes that are there.
+        /// Bytes of the file.
         found: u64,
     },
     /// The budget cannot hold the smallest working set.
@@ -228,7 +227,7 @@ pub enum OpenError {
         /// The smallest that works.
         minimum_bytes: u64,
     },
-    /// The back end that was asked for cannot be used here.
+    /// The requested back end is not available.
     #[error("{path}: {what}")]
     BackendUnavailable {
         /// The path given.
@@ -241,19 +240,19 @@ pub enum OpenError {
     Backend {
         /// The path given.
         path: String,
-        /// What the back end said.
+        /// The error of the back end.
         what: String,
     },
-    /// What a crashed writer has left in the log cannot be put into the store.
+    /// The commits that a crashed writer left in the log cannot be applied to the store.
     #[error("{path}: the last writer was interrupted, and recovery failed: {source}")]
     Recovery {
         /// The path given.
         path: String,
-        /// What went wrong.
+        /// The cause.
         source: Box<crate::write::error::UpdateError>,
     },
-    /// Commits that a crashed writer has left in the log can neither be put into the store, because
-    /// nothing can be written there, nor be held in memory.
+    /// The commits that a crashed writer left in the log can neither be applied to the store, which
+    /// is not writable, nor be held in memory.
     #[error(
         "{path}: {commits} commits of an interrupted writer cannot be applied to the store \
          ({cause}), and do not fit into a memory budget of {}",
@@ -293,19 +292,19 @@ impl From<IoReadError> for OpenError {
     }
 }
 
-/// Building a store failed. Nothing of it is visible: a store without roots does not open.
+/// An error of building a store. Nothing of it is visible: a store without roots does not open.
 #[derive(Debug, Error)]
 pub enum BuildError {
     /// The device or the file system failed.
     #[error(transparent)]
     Write(#[from] WriteError),
-    /// An argument is outside of what the format can hold.
+    /// An argument exceeds the limits of the format.
     #[error("{what}")]
     Invalid {
         /// What is wrong and what is allowed.
         what: String,
     },
-    /// Destinations, or dictionary keys, came out of order.
+    /// Destinations or dictionary keys were pushed out of order.
     #[error("{what} was pushed after {previous}; push entries in ascending order")]
     OutOfOrder {
         /// What came.
@@ -320,12 +319,12 @@ pub enum BuildError {
         kind: &'static str,
         /// The id.
         id: u64,
-        /// Whose bound it is.
+        /// The owner of the bound.
         owner: String,
         /// The bound.
         bound: u64,
     },
-    /// A tensor or dictionary has another number of rows than its owner.
+    /// The number of rows of a tensor or dictionary differs from that of its owner.
     #[error("{what}: {found} rows, expected {expected}")]
     RowCount {
         /// Which tensor or dictionary.

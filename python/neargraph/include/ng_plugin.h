@@ -19,12 +19,12 @@ extern "C" {
 /* The version of the table that `get_api` returns for this header. */
 #define NG_API_VERSION 1u
 
-/* What functions return. */
+/* Return codes of functions. */
 #define NG_OK 0
 /* The call failed; the text of `error` says why. */
 #define NG_FAILED 1
-/* The kernel does not do this operation for such shapes, dtypes or attributes. The host lets the
- * reference device do it. Only `query` may return it. */
+/* The kernel does not support the operation for these shapes, dtypes or attributes. The host runs
+ * it on the reference device. Only `query` may return this code. */
 #define NG_NOT_SERVED 2
 /* The elements do not fit, for example an index is out of range. */
 #define NG_MISFIT 3
@@ -35,12 +35,12 @@ extern "C" {
 /* One byte: 0 or 1. */
 #define NG_BOOL 2u
 
-/* Where elements are. */
+/* Locations of elements. */
 #define NG_CPU 0u
 
 /* `run` and `query` may be called by several threads at once. */
 #define NG_TRAIT_THREAD_SAFE 1u
-/* The same inputs give the same bytes, whatever `threads` is. */
+/* The same inputs give the same bytes for any number of threads. */
 #define NG_TRAIT_DETERMINISTIC 2u
 
 /* UTF-8 text that need not end with a 0. */
@@ -49,13 +49,13 @@ typedef struct NgText {
     uint64_t len;
 } NgText;
 
-/* Room for the text of an error. The host owns it. */
+/* The buffer for the text of an error. The host owns it. */
 typedef struct NgError {
     uint64_t struct_size;
     char *data;
-    /* How many bytes there is room for. */
+    /* The size of the buffer in bytes. */
     uint64_t capacity;
-    /* How many bytes the plug-in wrote; at most `capacity`. */
+    /* The number of bytes that the plug-in wrote, at most `capacity`. */
     uint64_t len;
 } NgError;
 
@@ -66,7 +66,7 @@ typedef struct NgView {
     const void *data;
     /* `rank` lengths. */
     const int64_t *dims;
-    /* For each axis the distance of two neighbours, in elements. */
+    /* For each axis, the distance of consecutive elements, in elements. */
     const int64_t *strides;
     uint32_t rank;
     uint32_t dtype;
@@ -74,7 +74,7 @@ typedef struct NgView {
     uint32_t reserved;
 } NgView;
 
-/* A tensor to fill. The host owns the memory; what is in it before has no meaning. */
+/* A tensor to fill. The host owns the memory. Its content before the call has no meaning. */
 typedef struct NgViewMut {
     uint64_t struct_size;
     /* NULL in `query`. */
@@ -94,7 +94,7 @@ typedef struct NgAttribute {
     NgText value;
 } NgAttribute;
 
-/* An operation: its name, and its attributes in the order of their names. */
+/* An operation: its name, and its attributes sorted by name. */
 typedef struct NgOp {
     uint64_t struct_size;
     NgText name;
@@ -103,7 +103,7 @@ typedef struct NgOp {
     uint32_t reserved;
 } NgOp;
 
-/* What `query` and `run` are given. All of it is valid until they return. */
+/* The argument of `query` and `run`. All of it is valid until they return. */
 typedef struct NgCall {
     uint64_t struct_size;
     const NgOp *op;
@@ -111,21 +111,22 @@ typedef struct NgCall {
     NgViewMut *const *outputs;
     uint32_t input_count;
     uint32_t output_count;
-    /* As many bytes as `query` asked for, aligned as the kernel asks, at least to 64. */
+    /* Scratch memory of the size that `query` returned, aligned to the kernel's alignment or 64. */
     void *scratch;
     uint64_t scratch_bytes;
     NgError *error;
-    /* How many threads `run` may keep busy, its own included; at least 1. */
+    /* The number of threads that `run` may use, including its own; at least 1. */
     uint32_t threads;
     uint32_t reserved;
 } NgCall;
 
-/* How many bytes of scratch memory `run` needs for such shapes. `scratch_bytes` is 0 before. */
+/* Sets the bytes of scratch memory that `run` needs for these shapes. `scratch_bytes` is initially
+ * 0. */
 typedef int32_t (*NgQuery)(void *state, const NgCall *call, uint64_t *scratch_bytes);
 /* Fills the outputs. */
 typedef int32_t (*NgRun)(void *state, const NgCall *call);
 
-/* A device and how much it is preferred; the reference device has priority 0. */
+/* A device and its priority. The reference device has priority 0. */
 typedef struct NgDevice {
     uint64_t struct_size;
     NgText name;
@@ -142,9 +143,9 @@ typedef struct NgKernel {
     uint64_t traits;
     /* A bit (1u << dtype) for each dtype that its inputs may have. */
     uint32_t dtypes;
-    /* Of data and scratch, in bytes: a power of two up to 4096. */
+    /* The alignment of data and scratch memory in bytes: a power of two up to 4096. */
     uint32_t alignment;
-    /* Handed to `query` and `run` as it is. */
+    /* Passed to `query` and `run` unchanged. */
     void *state;
     NgQuery query;
     NgRun run;
@@ -152,14 +153,14 @@ typedef struct NgKernel {
 
 typedef struct NgRegistry NgRegistry;
 
-/* The host's functions, version 1. They copy what they are given. */
+/* The host's functions, version 1. They copy their arguments. */
 typedef struct NgApi {
     uint64_t struct_size;
     int32_t (*register_device)(NgRegistry *registry, const NgDevice *device);
     int32_t (*register_op_definition)(NgRegistry *registry, const NgKernel *kernel);
 } NgApi;
 
-/* What `ng_plugin_v1` is given; valid until it returns. */
+/* The argument of `ng_plugin_v1`. It is valid until the function returns. */
 typedef struct NgHost {
     uint64_t struct_size;
     /* The table of a version, or NULL if the host does not have it. */
@@ -168,10 +169,10 @@ typedef struct NgHost {
     NgError *error;
 } NgHost;
 
-/* What the plug-in says of itself. The host sets `struct_size` to what it has room for. */
+/* The description of the plug-in, which `ng_plugin_v1` fills in. The host sets `struct_size`. */
 typedef struct NgPlugin {
     uint64_t struct_size;
-    /* The version that the plug-in asked `get_api` for. */
+    /* The version that the plug-in requested from `get_api`. */
     uint32_t api_version;
     uint32_t reserved;
     NgText name;

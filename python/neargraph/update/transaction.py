@@ -24,7 +24,7 @@ from neargraph.exceptions import (
 )
 from neargraph.reader import EdgeName, as_ids
 from neargraph.schema import EdgeType, NodeType, Schema
-from neargraph.splits import split_code
+from neargraph.splits import SplitName, split_code
 from neargraph.update.rows import as_array, shown, to_float32, to_rows
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class Transaction:
         features: Features = None,
         *,
         label: Any = None,
-        split: str | None = None,
+        split: SplitName | None = None,
     ) -> int:
         """Adds a node and returns its id.
 
@@ -135,7 +135,7 @@ class Transaction:
         count: int | None = None,
         *,
         labels: Any = None,
-        split: str | None = None,
+        split: SplitName | None = None,
     ) -> NDArray[np.int64]:
         """Adds n nodes and returns their ids, [n].
 
@@ -187,7 +187,7 @@ class Transaction:
         self._set_rows(owner, ids, name, rows)
 
     def set_split(
-        self, node_type: str | None, ids: ArrayLike, name: str | None, index: int = 0
+        self, node_type: str | None, ids: ArrayLike, name: SplitName | None, index: int = 0
     ) -> None:
         """Moves nodes to a split.
 
@@ -418,7 +418,7 @@ def _weights(weights: ArrayLike) -> NDArray[np.float32]:
 
 
 def _node_rows(
-    owner: NodeType, features: Features, labels: Any, split: str | None, count: int | None
+    owner: NodeType, features: Features, labels: Any, split: SplitName | None, count: int | None
 ) -> _Rows:
     given = dict(features or {})
     if labels is not None:

@@ -30,19 +30,19 @@ impl ChangedNodes {
     }
 }
 
-/// Why all answers have to be taken for different.
+/// The reason why all results may have changed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum WhyAll {
-    /// The store does not know what changed.
+    /// The changes are unknown.
     #[error("the changes between the two snapshots are unknown")]
     Unknown,
-    /// Rows of edges changed; which answers have these edges is not kept.
+    /// Edge rows changed, and the results that depend on them are unknown.
     #[error("edge rows of tensor {tensor:?}, an input of the model, have changed")]
     EdgeRows {
         /// The tensor.
         tensor: String,
     },
-    /// Answers are not those of nodes.
+    /// Results do not belong to nodes.
     #[error("the model computes whole graphs")]
     Graphs,
 }

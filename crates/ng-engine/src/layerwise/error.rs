@@ -1,4 +1,4 @@
-//! Why a model cannot be computed layer by layer, or why that ended.
+//! Errors of layer-wise inference.
 
 use ng_infer::dfg::DfgError;
 use ng_infer::dfg::levels::LevelsError;
@@ -13,14 +13,14 @@ use crate::EngineError;
 /// An error of layer-wise inference.
 #[derive(Debug, Error)]
 pub enum LayerwiseError {
-    /// The model does something that cannot be done for some nodes at a time.
+    /// An operation of the model cannot be computed for blocks of nodes.
     #[error("{node}: {op}: {problem}")]
     Model {
         /// Which node.
         node: String,
         /// Its operation.
         op: String,
-        /// What it does.
+        /// The problem.
         problem: String,
     },
     /// Rows cannot be followed through the model.
@@ -38,7 +38,7 @@ pub enum LayerwiseError {
     /// The store could not be read.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// Not even a small block of nodes fits.
+    /// Even the smallest block of nodes does not fit.
     #[error(
         "the memory budget of {} is too small for layer-wise inference of this model: it needs {}",
         format_bytes(*limit_bytes), format_bytes(*minimum_bytes)
@@ -46,7 +46,7 @@ pub enum LayerwiseError {
     TooSmall {
         /// The budget.
         limit_bytes: u64,
-        /// What the smallest blocks take.
+        /// The memory of the smallest blocks.
         minimum_bytes: u64,
     },
     /// The folder of intermediate tables cannot be opened.
@@ -63,14 +63,14 @@ pub enum LayerwiseError {
         /// Why not.
         source: WriteError,
     },
-    /// The folder does not do what it is asked to.
+    /// An operation on the folder failed.
     #[error("cannot {action} {folder}: {source}")]
     Folder {
-        /// What was tried.
+        /// The action that failed.
         action: &'static str,
         /// The folder.
         folder: String,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
     /// Another process computes into the folder.
@@ -79,7 +79,7 @@ pub enum LayerwiseError {
         /// The folder.
         folder: String,
     },
-    /// A table is not what was written.
+    /// A table is damaged.
     #[error("rows {first} to {last} of {file} are damaged; start again")]
     Damaged {
         /// The table.

@@ -80,9 +80,9 @@ impl Layerwise {
     /// Splits a model and plans the run.
     ///
     /// # Errors
-    /// [`LayerwiseError::Model`] and [`LayerwiseError::Levels`] name what cannot be done for some
-    /// nodes at a time, [`LayerwiseError::Engine`] what the store does not have,
-    /// [`LayerwiseError::TooSmall`].
+    /// [`LayerwiseError::Model`] and [`LayerwiseError::Levels`] for operations that cannot be
+    /// computed for blocks of nodes, [`LayerwiseError::Engine`] for inputs that the store does not
+    /// have, [`LayerwiseError::TooSmall`].
     pub fn new(
         snapshot: Arc<Snapshot>,
         model: &ModelFile,
@@ -115,12 +115,12 @@ impl Layerwise {
         Ok((model, plan))
     }
 
-    /// What a run will read, write and hold.
+    /// Returns the bytes that a run will read, write and hold.
     pub fn plan(&self) -> &LayerwisePlan {
         &self.plan
     }
 
-    /// What a run will give.
+    /// Returns the outputs of a run.
     pub fn outputs(&self) -> Vec<InferredOutput> {
         let passes = &self.model.passes;
         let mut outputs = Vec::new();
@@ -168,7 +168,7 @@ impl Layerwise {
 }
 
 impl Inferred {
-    /// What was computed.
+    /// Returns the computed outputs.
     pub fn outputs(&self) -> &[InferredOutput] {
         &self.outputs
     }
@@ -188,8 +188,8 @@ impl Inferred {
         }
     }
 
-    /// Removes what the run keeps in its folder, once its outputs are where they shall be. If it is
-    /// ended within, the next run begins anew.
+    /// Removes the files of the run from its folder, once its outputs are in place. If it is
+    /// interrupted, the next run starts from the beginning.
     ///
     /// # Errors
     /// [`LayerwiseError::Folder`].
@@ -197,7 +197,7 @@ impl Inferred {
         self.work.clear()
     }
 
-    /// What was read of tables in the folder; reads of the store are counted there.
+    /// Returns the counters of reads of tables in the folder. The store counts its own reads.
     pub fn read_counts(&self) -> IoCounts {
         self.work.read_counts()
     }

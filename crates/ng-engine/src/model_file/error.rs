@@ -1,4 +1,4 @@
-//! Why a model file is not read.
+//! Errors of reading a model file.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use thiserror::Error;
 /// An error of [`crate::ModelFile::open`].
 #[derive(Debug, Error)]
 pub enum ModelFileError {
-    /// There is nothing.
+    /// The path does not exist.
     #[error("{path} does not exist; give the path of a model file")]
     NotFound {
         /// The path.
@@ -25,15 +25,15 @@ pub enum ModelFileError {
     /// A file of it is missing, is a link, is too large, changes meanwhile, or cannot be read.
     #[error("{source}")]
     Unreadable {
-        /// What went wrong.
+        /// The cause.
         source: SourceError,
     },
-    /// The archive is not one.
+    /// The file is not a valid archive.
     #[error("{path} is not a folder or zip archive of a model: {problem}")]
     NotAnArchive {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem with it.
         problem: String,
     },
     /// The archive has other files.
@@ -41,7 +41,7 @@ pub enum ModelFileError {
     OtherFiles {
         /// The archive.
         path: PathBuf,
-        /// What it has.
+        /// Its content.
         found: String,
     },
     /// A file in the archive is compressed.
@@ -59,20 +59,20 @@ pub enum ModelFileError {
         path: PathBuf,
         /// The file in it.
         name: &'static str,
-        /// How long it is.
+        /// Its length.
         bytes: u64,
-        /// How long it may be.
+        /// The limit.
         limit: u64,
     },
-    /// The manifest is not one.
+    /// The manifest is not valid.
     #[error("{path}: manifest.json is not a valid manifest: {problem}")]
     Manifest {
         /// The model file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem with it.
         problem: String,
     },
-    /// It is of another format.
+    /// The format or version is not supported.
     #[error(
         "{path} has format {format:?} version {version}; this release reads \"neargraph model\" \
          version 1"
@@ -85,7 +85,7 @@ pub enum ModelFileError {
         /// The version of the format.
         version: i64,
     },
-    /// A file is not the one that was written.
+    /// A file differs from its hash in the manifest.
     #[error("{path}: {name} does not match the hash in its manifest: copy it again")]
     Changed {
         /// The model file.
@@ -93,7 +93,7 @@ pub enum ModelFileError {
         /// The file of it.
         name: &'static str,
     },
-    /// The graph is refused.
+    /// The graph is not valid or not supported.
     #[error("{path}: {error}")]
     Graph {
         /// The model file.

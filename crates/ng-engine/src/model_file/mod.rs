@@ -67,8 +67,8 @@ impl ModelFile {
         Self::of_files(path, Files::read(path)?)
     }
 
-    /// Reads a model from the bytes of its files. `place` is what errors call it. Without a
-    /// manifest the files are compared with nothing.
+    /// Reads a model from the bytes of its files. Errors name it `place`. Without a manifest, the
+    /// files are not compared with hashes.
     ///
     /// # Errors
     /// As [`ModelFile::open`].
@@ -102,7 +102,7 @@ impl ModelFile {
         Ok(Self { graph, metadata: proto.metadata, identity: Some(identity) })
     }
 
-    /// What this program, when it wrote the file, said under a key.
+    /// Returns the metadata entry of a key that this program wrote.
     pub fn said(&self, key: &str) -> Option<&str> {
         let is_it = |known: &str| known.strip_prefix(PREFIX) == Some(key);
         self.metadata.iter().find(|(known, _)| is_it(known)).map(|(_, value)| value.as_str())

@@ -1,4 +1,4 @@
-//! Why a model file does not become a graph.
+//! Errors of converting a model file to a graph.
 
 use ng_types::explain;
 use thiserror::Error;
@@ -6,26 +6,26 @@ use thiserror::Error;
 use crate::dfg::DfgError;
 use crate::onnx::OnnxError;
 
-/// Why a model file does not become a graph.
+/// Errors of converting a model file to a graph.
 #[derive(Debug, Error)]
 pub enum ConvertError {
     /// Its weights cannot be read.
     #[error(transparent)]
     Onnx(#[from] OnnxError),
-    /// Its graph is not one.
+    /// Its graph is not valid.
     #[error(transparent)]
     Dfg(#[from] DfgError),
-    /// An operator, or a form of it, that the engine does not have.
+    /// An operator, or a form of it, that the engine does not support.
     #[error("{node}: {op}: {problem}")]
     Unsupported {
         /// Which node.
         node: String,
         /// Its operator.
         op: String,
-        /// What is not supported.
+        /// The unsupported feature.
         problem: String,
     },
-    /// A tensor of a type that the engine does not compute with.
+    /// A tensor of an unsupported type.
     #[error("{tensor} is {dtype}; the engine supports f32, f16, bf16, bool and integers")]
     Dtype {
         /// Which tensor.
@@ -33,7 +33,7 @@ pub enum ConvertError {
         /// Its type.
         dtype: String,
     },
-    /// A note of the file that cannot be read.
+    /// A metadata entry of the file is not valid.
     #[error("the metadata entry {key:?} is not valid; save the model again")]
     Metadata {
         /// Its key.

@@ -1,4 +1,4 @@
-//! What is wrong with a dataflow graph.
+//! Errors of dataflow graphs.
 
 use ng_types::explain;
 use thiserror::Error;
@@ -14,7 +14,7 @@ pub enum DfgError {
         /// The name.
         name: String,
     },
-    /// An attribute is missing, unknown, or has a value that the operation does not take.
+    /// An attribute is missing, unknown, or has an invalid value.
     #[error("{node}: attribute {attribute:?} of {op}: {problem}")]
     Attribute {
         /// Which node.
@@ -23,34 +23,34 @@ pub enum DfgError {
         op: String,
         /// The attribute's name.
         attribute: String,
-        /// What is wrong with it.
+        /// The problem with it.
         problem: String,
     },
-    /// An operation takes another number of values, or gives another.
+    /// The number of inputs or outputs of an operation is wrong.
     #[error("{node}: {op} {problem}")]
     Arity {
         /// Which node.
         node: String,
         /// Its operation.
         op: String,
-        /// What it takes or gives, and what it was given.
+        /// The expected and the given number.
         problem: String,
     },
-    /// Nothing gives a value that is taken.
+    /// A value is used but not defined.
     #[error("{node}: {value:?} is not defined")]
     Undefined {
-        /// Who takes it.
+        /// The node that uses it.
         node: String,
         /// The value's name.
         value: String,
     },
-    /// Two things have one name.
+    /// A name is defined twice.
     #[error("{name:?} is defined twice")]
     Twice {
         /// The name.
         name: String,
     },
-    /// Nodes wait for each other.
+    /// The nodes form a cycle.
     #[error("these nodes form a cycle: {}", nodes.join(", "))]
     Cycle {
         /// The nodes, in the order in which each feeds the next.
@@ -59,20 +59,20 @@ pub enum DfgError {
     /// The graph has no output.
     #[error("the graph has no output")]
     NoOutput,
-    /// The type of an input is not known.
+    /// The type of an input is unknown.
     #[error("input {name:?} has no type")]
     NoType {
         /// Its name.
         name: String,
     },
-    /// Types or shapes do not fit.
+    /// Types or shapes do not match.
     #[error("{node}: {op}: {problem}")]
     Type {
         /// Which node.
         node: String,
         /// Its operation.
         op: String,
-        /// What does not fit.
+        /// The mismatch.
         problem: String,
     },
     /// A file of the text form cannot be read.

@@ -79,7 +79,7 @@ pub enum OnnxError {
     /// An element that its type cannot hold.
     #[error("{place} has {value} at index {index}, which is not a valid {dtype}")]
     Element { place: String, index: u64, value: i64, dtype: &'static str },
-    /// A weight that no computation survives.
+    /// A weight is not finite.
     #[error("{place} has {value} at index {index}; weights must be finite")]
     NotFinite { place: String, index: u64, value: f64 },
     /// A name that may lead out of the model's directory.

@@ -9,7 +9,7 @@ use crate::run::RunError;
 /// Why a graph cannot be quantised.
 #[derive(Clone, Debug, Error, PartialEq)]
 pub enum QuantiseError {
-    /// A weight has a value that the smaller type cannot hold.
+    /// A weight has a value that the smaller type cannot represent.
     #[error("weight {name:?}: {problem}")]
     Weight {
         /// Its name.
@@ -17,13 +17,13 @@ pub enum QuantiseError {
         /// Where it is, and what it is.
         problem: String,
     },
-    /// No weight can be made smaller.
+    /// No weight can be quantised.
     #[error("no weight can be quantised{}", why(.kept))]
     Nothing {
-        /// Names of the weights, and why each stays as it is.
+        /// Names of the weights, and the reason why each is unchanged.
         kept: Vec<(String, String)>,
     },
-    /// A value is not finite on the data that ranges are found with.
+    /// A value is not finite on the calibration data.
     #[error("value {name:?} is {value} on the calibration data, but ranges need finite values")]
     NotFinite {
         /// Its name.
@@ -31,28 +31,28 @@ pub enum QuantiseError {
         /// What it is.
         value: f32,
     },
-    /// A width that fixed-point numbers cannot have.
+    /// The width is not valid for fixed-point numbers.
     #[error("{bits} is not a valid number of bits: fixed-point numbers have 2 to 32")]
     Bits {
         /// The width.
         bits: u32,
     },
-    /// A value has no format, or a format belongs to no value.
+    /// A value has no format, or a format does not belong to a value.
     #[error("formats: {problem}")]
     Formats {
         /// Which value.
         problem: String,
     },
-    /// Labels do not fit the output.
+    /// Labels do not match the output.
     #[error("labels: {problem}")]
     Labels {
-        /// What does not fit.
+        /// The mismatch.
         problem: String,
     },
-    /// The caller ended the search.
+    /// The caller stopped the search.
     #[error("the search was stopped")]
     Ended,
-    /// The graph does not fit together.
+    /// The graph is not valid.
     #[error(transparent)]
     Dfg(#[from] DfgError),
     /// A run on the calibration data failed.

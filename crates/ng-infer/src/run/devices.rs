@@ -13,13 +13,13 @@ use crate::kernel::{Cpu, Kernel, Scalar};
 /// Why something cannot be registered.
 #[derive(Clone, Debug, Error, PartialEq)]
 pub enum RegisterError {
-    /// A kernel is for a device that nobody registered.
+    /// The device of a kernel is not registered.
     #[error("device {device:?} does not exist; register it first")]
     NoDevice {
         /// The device's name.
         device: String,
     },
-    /// A kernel is for an operation that graphs do not have.
+    /// The operation of a kernel does not exist.
     #[error("unknown operation {op:?}")]
     NoOp {
         /// The operation's name.

@@ -15,9 +15,9 @@ pub enum RunError {
     /// The hops of a batch do not fit.
     #[error("hops of {nodes:?}: {problem}")]
     Hops {
-        /// What counts the nodes.
+        /// The symbol of the number of nodes.
         nodes: String,
-        /// What does not fit.
+        /// The mismatch.
         problem: String,
     },
     /// An input of the graph was not given.
@@ -26,18 +26,18 @@ pub enum RunError {
         /// Its name.
         name: String,
     },
-    /// Something was given that is not an input of the graph.
+    /// A given name is not an input of the graph.
     #[error("the graph has no input {name:?}")]
     UnknownInput {
         /// Its name.
         name: String,
     },
-    /// An input has another type or shape than the graph wants.
+    /// The type or shape of an input differs from that of the graph.
     #[error("input {name:?}: {problem}")]
     WrongInput {
         /// Its name.
         name: String,
-        /// What is wrong with it.
+        /// The problem with it.
         problem: String,
     },
     /// No device has a kernel for an operation.
@@ -48,7 +48,7 @@ pub enum RunError {
         /// Its operation.
         op: String,
     },
-    /// A kernel cannot do what it was given.
+    /// A kernel failed.
     #[error("{node}: {op}: {source}")]
     Kernel {
         /// Which node.
@@ -58,7 +58,7 @@ pub enum RunError {
         /// Why.
         source: KernelError,
     },
-    /// The program that computes a whole model cannot do it.
+    /// The program that computes the whole model failed.
     #[error("device {device:?}: {problem}")]
     Model {
         /// The device that the program is.
@@ -66,7 +66,7 @@ pub enum RunError {
         /// Why not.
         problem: String,
     },
-    /// The values of a run would take more memory than they may.
+    /// The values of a run would exceed the memory limit.
     #[error(
         "{node}: {op}: with a result of shape {dims:?}, the values of the run would take {bytes} \
          bytes, more than the limit of {limit}"
@@ -83,7 +83,7 @@ pub enum RunError {
         /// How many there may be.
         limit: usize,
     },
-    /// Memory is not there.
+    /// Memory cannot be allocated.
     #[error("{node}: cannot allocate memory for a result of shape {dims:?}")]
     Memory {
         /// Which node.

@@ -73,12 +73,11 @@ impl std::fmt::Debug for Opened {
 
 /// Opens the directory `path` with the back end that `choice` names.
 ///
-/// [`BackendChoice::Auto`] never fails for want of a back end: storage that is memory (tmpfs, DAX)
-/// is mapped; else io_uring with O_DIRECT is taken where both work, else O_DIRECT with a pool of
-/// threads, else buffered reads with a pool. A back end that was named works as named or the call
-/// fails, with two exceptions that `note` tells of: `uring` reads through the page cache where
-/// there is no O_DIRECT, and goes without registered buffers where the limit of lockable memory
-/// is too small.
+/// [`BackendChoice::Auto`] always finds a back end: storage in memory (tmpfs, DAX) is mapped.
+/// Otherwise it uses io_uring with O_DIRECT if both work, else O_DIRECT with a thread pool, else
+/// buffered reads with a thread pool. A named back end works as named, or the call fails. There are
+/// two exceptions, which `note` reports: `uring` reads through the page cache if O_DIRECT does not
+/// work, and without registered buffers if the limit of locked memory is too small.
 ///
 /// # Errors
 /// [`OpenError::NotFound`], [`OpenError::NotADirectory`], [`OpenError::Unavailable`] if the named
@@ -91,8 +90,8 @@ pub fn open_dir(
     open_named(&NamedDir::open(path)?, choice, options)
 }
 
-/// The same with a directory that is open already: everything is reached from its descriptor,
-/// whatever its name leads to meanwhile.
+/// Like [`open_dir`], for an open directory: all files are opened relative to its descriptor, even
+/// if its name leads elsewhere meanwhile.
 ///
 /// # Errors
 /// As [`open_dir`].

@@ -20,7 +20,7 @@ use crate::space::free_bytes;
 pub struct Finding {
     /// Whether it works.
     pub works: bool,
-    /// What the system said if it does not; empty if it does.
+    /// The error of the system if it does not work; empty if it does.
     pub reason: String,
 }
 
@@ -31,7 +31,7 @@ impl Finding {
     }
 }
 
-/// What a directory and the machine under it allow.
+/// What works for a directory on this machine.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ProbeReport {
     /// The directory.
@@ -52,7 +52,7 @@ pub struct ProbeReport {
     pub memlock_bytes: Option<u64>,
     /// Whether this process may lock more (CAP_IPC_LOCK).
     pub memlock_exempt: bool,
-    /// What one reading thread needs of it for registered buffers.
+    /// The locked memory that one reading thread needs for registered buffers.
     pub memlock_bytes_per_queue: u64,
     /// RAM of the machine.
     pub ram_bytes: u64,
@@ -62,11 +62,11 @@ pub struct ProbeReport {
     pub backend: &'static str,
     /// Why.
     pub why: String,
-    /// What would make it faster or safer; empty if there is nothing.
+    /// Advice for faster or safer reads; empty if there is none.
     pub advice: Vec<String>,
 }
 
-/// Tries out what works in the directory `path`.
+/// Tries out which back ends and features work in the directory `path`.
 ///
 /// # Errors
 /// [`OpenError::NotFound`], [`OpenError::NotADirectory`], [`OpenError::Io`].

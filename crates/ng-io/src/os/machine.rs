@@ -45,7 +45,7 @@ pub fn memory_limit() -> Option<MemoryLimit> {
     smallest_limit(&groups, &mounts::all())
 }
 
-/// What there is to use at all: the smaller of RAM and [`memory_limit`].
+/// Returns the usable memory: the smaller of RAM and [`memory_limit`].
 pub fn usable_memory_bytes() -> u64 {
     let limit = memory_limit().map_or(u64::MAX, |limit| limit.bytes);
     ram_bytes().min(limit)

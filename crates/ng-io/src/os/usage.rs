@@ -1,8 +1,8 @@
-//! What this process takes of the machine now.
+//! Returns the resources that this process uses now.
 
 use std::fs;
 
-/// What this process takes of the machine now; 0 where it is not known.
+/// The resources that this process uses now; 0 if unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessUse {
     /// Bytes of memory that are resident.
@@ -13,7 +13,7 @@ pub struct ProcessUse {
     pub threads: u64,
 }
 
-/// What this process takes of the machine now.
+/// Returns the resources that this process uses now.
 pub fn process_use() -> ProcessUse {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let number = |key: &str| {

@@ -82,10 +82,10 @@ impl Reader {
         &self.shared.stats
     }
 
-    /// Writes every device request from now on to a new file, 16 bytes each: its offset (u64), the
-    /// bytes that arrived (u32) and the number of its file (u32, of which the highest bit says that
-    /// it begins where the request before it ended), after the 16 bytes `ngreads1` and zeros. For
-    /// studies: nothing is recorded unless this was called.
+    /// Starts a log of device requests in a new file. After a header of 16 bytes (`ngreads1` and
+    /// zeros) it has 16 bytes per request: the offset (u64), the bytes that arrived (u32) and the
+    /// number of the file (u32). The highest bit of the last field is set if the request begins
+    /// where the previous one ended. Without this call nothing is recorded.
     ///
     /// # Errors
     /// The file cannot be created.
@@ -93,11 +93,11 @@ impl Reader {
         self.shared.log.begin(path)
     }
 
-    /// Ends the log and says how many requests it has. Calls of [`Reader::read`] that are still
-    /// going on may have up to 63 answers that were neither counted nor recorded yet.
+    /// Ends the log and returns its number of requests. Running calls of [`Reader::read`] may have
+    /// up to 63 completions that are not counted or recorded yet.
     ///
     /// # Errors
-    /// The file could not be written; the reads themselves were none the worse for it.
+    /// The file could not be written. The reads themselves are not affected.
     pub fn end_log(&self) -> io::Result<u64> {
         self.shared.log.end()
     }
@@ -143,13 +143,12 @@ impl Reader {
         ReadError::Io { file: self.name(file), offset, len, source: Arc::new(error) }
     }
 
-    /// Runs reads until `next` says `None` while nothing is in flight.
+    /// Runs reads until `next` returns `None` and no read is in flight.
     ///
-    /// `next` is asked for another read after every completion, so the queue stays full as long as
-    /// there is work. `done` is called on this thread, in any order, with exactly `op.len` bytes or
-    /// the error of that read; a read that fails does not stop the others. Neither may wait for
-    /// another read of the same call; calling `read` from inside them is allowed and uses another
-    /// queue.
+    /// It calls `next` for another read after every completion, so the queue stays full while there
+    /// is work. `done` is called on this thread, in any order, with exactly `op.len` bytes or the
+    /// error of that read; a read that fails does not stop the others. Neither may wait for another
+    /// read of the same call; calling `read` from inside them is allowed and uses another queue.
     ///
     /// # Errors
     /// [`ReadError::Queue`] if the queue itself failed (reads in flight then get no completion),

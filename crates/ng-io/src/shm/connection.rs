@@ -23,7 +23,7 @@ const LOOKS: u32 = 32;
 /// How soon a client comes back to a server whose queue of connections is full.
 const RETRY_WAIT: Duration = Duration::from_millis(2);
 
-/// Who is on the other side, as the kernel saw it when it connected or began to listen.
+/// The peer process, as recorded by the kernel when it connected or began to listen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShmPeer {
     /// Its user.
@@ -204,7 +204,7 @@ impl ShmConnection {
         Self { sender, receiver }
     }
 
-    /// Who is on the other side.
+    /// Returns the peer process.
     pub fn peer(&self) -> ShmPeer {
         self.sender.shared.peer
     }
@@ -240,8 +240,8 @@ pub struct ShmCloser {
 }
 
 impl ShmCloser {
-    /// Lets the halves of this side return [`ShmError::Closed`] instead of waiting; frames that
-    /// have come are still received. The peer sees the end after its next look at the socket.
+    /// Makes the halves of this side return [`ShmError::Closed`] instead of waiting. Frames that
+    /// have arrived are still received. The peer notices the end at its next check of the socket.
     pub fn close(&self) {
         let shared = &self.shared;
         if shared.home.check().is_err() {
@@ -266,8 +266,8 @@ pub struct ShmSender {
 }
 
 impl ShmSender {
-    /// The longest payload of a frame: a quarter of the ring, less 16 bytes. What is longer is cut
-    /// by those who know what it means, so that other streams get their turn.
+    /// Returns the longest payload of a frame: a quarter of the ring minus 16 bytes. The layer
+    /// above splits longer payloads, so that other streams get their turn.
     pub fn payload_bytes_max(&self) -> usize {
         payload_bytes_max(self.shared.mapping.ring_bytes())
     }

@@ -31,14 +31,14 @@ pub enum SocketError {
         /// The path.
         path: PathBuf,
     },
-    /// The system refused.
+    /// The system reported an error.
     #[error("cannot {action} {path}: {source}")]
     Io {
-        /// What was tried.
+        /// The action that failed.
         action: &'static str,
         /// The path.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }
@@ -49,7 +49,7 @@ explain! { SocketError {
 } }
 
 impl SocketError {
-    /// What the system said to `action`.
+    /// Converts an error of the system on `action`.
     pub(super) fn io(action: &'static str, path: &Path, source: impl Into<io::Error>) -> Self {
         Self::Io { action, path: path.to_owned(), source: source.into() }
     }
@@ -163,12 +163,12 @@ pub enum ShmError {
         /// Who uses it.
         used_in: u32,
     },
-    /// The system refused.
+    /// The system reported an error.
     #[error("cannot {action}: {source}")]
     Io {
-        /// What was tried.
+        /// The action that failed.
         action: &'static str,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
 }
@@ -180,7 +180,7 @@ explain! { ShmError {
 } of Socket.0 }
 
 impl ShmError {
-    /// What the system said to `action`.
+    /// Converts an error of the system on `action`.
     pub(super) fn io(action: &'static str, source: impl Into<io::Error>) -> Self {
         Self::Io { action, source: source.into() }
     }

@@ -53,8 +53,8 @@ pub struct ShmListener {
 }
 
 impl ShmListener {
-    /// Listens at `path`, with a socket of mode 0600. One that a dead server of this user left is
-    /// replaced; it is removed when this is dropped.
+    /// Listens at `path` with a socket of mode 0600. It replaces a socket left by a dead server of
+    /// this user. The socket is removed when the listener is dropped.
     ///
     /// # Errors
     /// A server lives there, something else is there, the sizes are not possible, or the system

@@ -19,13 +19,13 @@ const SPIN_CORES_MIN: usize = 4;
 #[derive(Clone, Debug)]
 pub struct ShmOptions {
     /// Bytes of each of the two rings, a power of two from 4 KiB to 64 MiB; 1 MiB by default. A
-    /// client gets what it asks for, but not more than the server has here.
+    /// client gets the size that it requests, limited by the server's.
     pub ring_bytes: u32,
-    /// How long a side that waits looks at the ring before it sleeps. By default 20 us, and
-    /// nothing on fewer than 4 cores.
+    /// How long a waiting side polls the ring before it sleeps. Default: 20 us, or 0 on fewer than
+    /// 4 cores.
     pub spin: Duration,
-    /// How often a side that sleeps looks whether its peer lives; 100 ms by default. A peer that
-    /// is killed is noticed after this time.
+    /// How often a sleeping side checks whether its peer is alive. Default: 100 ms. A killed peer
+    /// is noticed after this time.
     pub peer_check: Duration,
     /// How many connections a server has at once; 64 by default.
     pub connections_max: usize,

@@ -34,7 +34,7 @@ pub(crate) const DEVICE: &str = "onnxruntime";
 /// Only errors are logged.
 const LOG_ERRORS: i32 = 3;
 
-/// Why ONNX Runtime gives no answer.
+/// Errors of ONNX Runtime.
 #[derive(Debug, Error)]
 pub enum OnnxRuntimeError {
     /// The library cannot be used.

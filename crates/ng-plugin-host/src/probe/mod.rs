@@ -31,7 +31,7 @@ pub use child::run_probe;
 /// More bytes than this are not a report.
 const REPORT_BYTES_MAX: usize = 1 << 20;
 
-/// How a child is started that tries plug-ins, and how long it may take.
+/// The command of the child process that tries plug-ins, and its time limit.
 #[derive(Clone, Debug)]
 pub struct Probe {
     program: OsString,

@@ -1,16 +1,16 @@
-//! Why compiled epochs could not be written, found or read.
+//! Errors of writing, finding or reading compiled epochs.
 
 use ng_store::SealedError;
 use ng_types::explain;
 use thiserror::Error;
 
-/// What is wrong with a file of a compiled epoch, or with using it.
+/// An error of a file of a compiled epoch.
 #[derive(Debug, Error)]
 pub enum CompiledError {
     /// The file could not be written, or is not a whole compiled epoch.
     #[error(transparent)]
     Sealed(#[from] SealedError),
-    /// A batch has another checksum, or is not what the format says.
+    /// The checksum of a batch is wrong, or the batch violates the format.
     #[error(
         "{file}: batch {batch}, at byte {offset}: {what}; the file is damaged: remove it and \
          compile again"
@@ -20,7 +20,7 @@ pub enum CompiledError {
         file: String,
         /// The batch.
         batch: u64,
-        /// Where the batch begins.
+        /// The offset of the batch.
         offset: u64,
         /// What is wrong.
         what: String,
@@ -31,7 +31,7 @@ pub enum CompiledError {
         /// The directory.
         directory: String,
     },
-    /// An epoch is missing of those that were compiled together.
+    /// An epoch of a set that was compiled together is missing.
     #[error(
         "{file} belongs to epochs {first} to {last}, and {wanted} {}, so epoch {missing} cannot \
          be replayed; compile again, or remove the files of this set",
@@ -51,14 +51,14 @@ pub enum CompiledError {
         /// That file is there, and is another's.
         is_there: bool,
     },
-    /// The epoch was compiled from something else.
+    /// The epoch was compiled from other data or settings.
     #[error("{file} was compiled with {field} = {found}, expected {wanted}")]
     Mismatch {
         /// The file.
         file: String,
         /// What differs.
         field: String,
-        /// What the file has.
+        /// The value in the file.
         found: String,
         /// What was asked for.
         wanted: String,

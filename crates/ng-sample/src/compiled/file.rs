@@ -128,7 +128,7 @@ impl EpochFile {
         CompiledError::Mismatch { file, field, found, wanted }
     }
 
-    /// Whether it is epoch `epoch` of what `key` says.
+    /// Checks that it is epoch `epoch` of the settings `key`.
     ///
     /// # Errors
     /// [`CompiledError::Mismatch`] names the first thing that differs.
@@ -141,7 +141,7 @@ impl EpochFile {
         Err(self.mismatch("epoch", found, epoch.to_string()))
     }
 
-    /// Whether it was made from what `key` says.
+    /// Checks that it was compiled with the settings `key`.
     ///
     /// # Errors
     /// [`CompiledError::Mismatch`] names the first thing that differs.

@@ -35,7 +35,7 @@ pub(crate) const PIECE_BYTES: usize = 256 << 10;
 /// Rows of a record begin at multiples of this, so that copies of them go by whole lines.
 pub(crate) const ALIGN_BYTES: usize = 64;
 
-/// Everything that shaped an epoch, by name: what a replay asks for must be equal.
+/// All settings that determine an epoch, by name. A replay needs equal settings.
 pub type EpochKey = BTreeMap<String, String>;
 
 /// Which epoch a file holds.

@@ -152,8 +152,8 @@ impl Survey {
         Ok(parts.into_iter().flatten().collect())
     }
 
-    /// The rows that batches wanted most, as many as a replay in this store's budget has room for,
-    /// and what the replay will take then.
+    /// Returns the most frequent rows, as many as fit into this store's budget during a replay, and
+    /// the memory of that replay.
     pub fn choose(&self) -> (HotSet, ReplayMemory) {
         let memory = |hot: &HotSet, record_bytes| {
             let largest = Largest { record_bytes, ..self.largest.clone() };

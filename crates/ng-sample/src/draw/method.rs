@@ -32,7 +32,7 @@ pub enum Method {
     Induced,
 }
 
-/// What a method has to see of a list before it can choose.
+/// The data of a list that a method needs to choose neighbours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Needs {
     /// Its length.
@@ -43,7 +43,7 @@ pub enum Needs {
     Weights,
 }
 
-/// What a batch can be made from, or what a sampler can be asked for.
+/// The sources of lists, and the kinds of requests to a sampler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// Lists on pages, hop by hop.
@@ -60,16 +60,16 @@ pub enum Source {
     Traces,
 }
 
-/// A row of the table: a method, what it takes, and what it is supported with.
+/// A row of the table: a method, its options and the sources that support it.
 #[derive(Clone, Copy, Debug)]
 pub struct MethodRow {
-    /// What users call it.
+    /// The name for users.
     pub name: &'static str,
     /// What it has to see of a list.
     pub needs: Needs,
-    /// What may be said of it.
+    /// The options of the method.
     pub options: &'static [&'static str],
-    /// What it is supported with.
+    /// The sources that support it.
     pub sources: &'static [Source],
 }
 
@@ -78,7 +78,7 @@ impl Source {
     pub const ALL: [Self; 6] =
         [Self::Pages, Self::Memory, Self::Streaming, Self::Sections, Self::Compiled, Self::Traces];
 
-    /// What the table calls it.
+    /// Returns the name in the table.
     pub fn name(self) -> &'static str {
         match self {
             Self::Pages => "pages",
@@ -92,7 +92,7 @@ impl Source {
 }
 
 impl Needs {
-    /// What the table calls it.
+    /// Returns the name in the table.
     pub fn name(self) -> &'static str {
         match self {
             Self::Degree => "degree",

@@ -173,7 +173,7 @@ impl Loader {
         self.compiled.as_ref().map(|(epochs, _)| epochs)
     }
 
-    /// How a look-ahead reads, once that is chosen, or how the last one did.
+    /// Returns how look-ahead reads, once it is chosen, or how the last epoch was read.
     pub fn chosen(&self) -> Option<Chosen> {
         let state = self.lock();
         let chosen = state.kept.as_ref().and_then(|kept| kept.pipeline.chosen());
@@ -185,7 +185,7 @@ impl Loader {
         self.lock().kept.as_ref().and_then(|kept| kept.pipeline.memory()).copied()
     }
 
-    /// Waits up to `timeout` until it is chosen how an epoch will be read; `None` if time ran out.
+    /// Waits up to `timeout` until the reading of an epoch is chosen; `None` on a timeout.
     ///
     /// # Errors
     /// What keeps it from being read.
@@ -203,7 +203,7 @@ impl Loader {
         kept.pipeline.choose_within(timeout)
     }
 
-    /// Gives back what is kept between epochs.
+    /// Frees the memory that is kept between epochs.
     pub fn close(&self) {
         self.lock().kept = None;
     }

@@ -117,8 +117,8 @@ impl Pipeline {
         }
     }
 
-    /// Waits up to `timeout` for the next batch: `Ok(None)` after the last one, `Err(())` if time
-    /// ran out, so that a caller can look at signals and come again.
+    /// Waits up to `timeout` for the next batch: `Ok(None)` after the last one, `Err(())` on a
+    /// timeout, so that a caller can handle signals and try again.
     #[allow(clippy::result_unit_err)]
     pub fn next_within(
         &mut self,

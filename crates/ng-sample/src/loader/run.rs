@@ -99,8 +99,8 @@ impl Run {
         })
     }
 
-    /// Waits up to `timeout` for the next batch: `Ok(None)` after the last one, `Err(())` if time
-    /// ran out, so that a caller can look at signals and come again.
+    /// Waits up to `timeout` for the next batch: `Ok(None)` after the last one, `Err(())` on a
+    /// timeout, so that a caller can handle signals and try again.
     #[allow(clippy::result_unit_err)]
     pub fn next_within(&mut self, timeout: Duration) -> Result<Found, ()> {
         if self.batch >= self.loader.origin.plan.steps() {

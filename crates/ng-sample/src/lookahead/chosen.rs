@@ -7,12 +7,12 @@ use super::policy::Reading;
 /// Batches that are sampled before the topology makes room for rows, at most, if windows are short.
 pub(super) const STRETCH_MIN: u64 = 1024;
 
-/// What was chosen, and what it is expected to cost.
+/// A choice of reading, and its expected cost.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chosen {
     /// The policy.
     pub reading: Reading,
-    /// Batches that it looks ahead.
+    /// The window in batches.
     pub window: u64,
     /// With two phases: batches that are sampled ahead before the topology goes, at most.
     pub sampled_first: Option<u64>,

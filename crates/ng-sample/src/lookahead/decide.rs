@@ -40,7 +40,7 @@ pub(super) struct Decision {
     /// The layout of what comes next, if it is not the present one with another window.
     pub other: Option<Layout>,
     pub chosen: Chosen,
-    /// What was not chosen.
+    /// The alternatives.
     pub others: Vec<Chosen>,
     /// Batches to look ahead with the slots that there are.
     pub window: u64,

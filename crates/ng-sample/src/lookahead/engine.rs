@@ -26,29 +26,29 @@ const THREADS_MAX: usize = 4;
 /// there for rows.
 const PREFETCH: usize = 1;
 
-/// How batches may be read; what is `None` is chosen.
+/// Settings of reading. `None` means automatic.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
     /// How rows are read that memory does not hold.
     pub reading: Reading,
-    /// Batches to look ahead; `None` is as many as memory rewards.
+    /// The window in batches; `None` chooses it by the memory.
     pub window: Option<u64>,
     /// Finished batches that wait for the consumer at most.
     pub prefetch: Option<usize>,
     /// Sampling threads.
     pub threads: Option<usize>,
-    /// What reads cost; `None` measures.
+    /// The costs of reads; `None` measures them.
     pub costs: Option<DiskCosts>,
     /// Sample many batches first, and let the memory of the topology serve rows then; `None` does
     /// so where it pays.
     pub two_phase: Option<bool>,
-    /// Bytes of rows that an epoch may write to disk for a while, as a multiple of those of the
-    /// tensors; `None` is 1. 0 forbids keeping samples on disk, too.
+    /// The most bytes of temporary files that an epoch may write for rows, as a multiple of the
+    /// bytes of the tensors; `None` is 1. 0 also forbids writing samples to disk.
     pub temporary_writes: Option<f64>,
     /// Where batches that are sampled first are kept, if it can be written to; else it is the
     /// directory for temporary files.
     pub spill_dir: Option<PathBuf>,
-    /// Bytes on disk for batches and their rows; `None` is a quarter of what is free.
+    /// The most bytes on disk for batches and their rows; `None` is a quarter of the free space.
     pub spill_bytes: Option<u64>,
 }
 

@@ -50,8 +50,9 @@ struct Nodes {
     rate: Vec<f32>,
 }
 
-/// The probability that a batch wants each node, from one pass over the edges for the degrees and
-/// one for each hop. Needs some 20 bytes a node of the budget while it works and 4 later.
+/// Computes the probability that a batch contains each node, from one pass over the edges for the
+/// degrees and one per hop. Needs about 20 bytes per node of the budget while it runs, and 4 for
+/// the result.
 ///
 /// # Errors
 /// [`ReorganizeError::Read`], and [`ReorganizeError::Stopped`] by `phases`.

@@ -29,7 +29,7 @@ const NODES_MAX: u64 = 1 << 32;
 /// What reading lists and sampling batches take beside what is reserved.
 const BESIDE_BYTES: u64 = 16 << 20;
 
-/// What decides on the order of rows.
+/// The criterion of the new order of rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum By {
     /// The rows that most batches want come first.
@@ -66,7 +66,7 @@ impl Batches {
     }
 }
 
-/// How a store shall be reorganised.
+/// The settings of reorganising a store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reorganization {
     /// What decides.
@@ -75,22 +75,22 @@ pub struct Reorganization {
     pub batches: Batches,
     /// Batches that are sampled to count blocks.
     pub counted_batches: u64,
-    /// Find out what it is worth, and leave the store as it is.
+    /// Estimate the gain only, and leave the store unchanged.
     pub dry_run: bool,
 }
 
-/// What reorganising did, or would do.
+/// A report of reorganising, or of a dry run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReorganizeReport {
-    /// What orders are worth, by node type that has one.
+    /// The page counts of the orders, by node type with an order.
     pub pages: Vec<PageCounts>,
-    /// Disk space that is needed for a while beside the store.
+    /// Temporary disk space needed in addition to the store.
     pub space_bytes: u64,
-    /// What was written; `None` of a dry run.
+    /// The report of the rewrite; `None` for a dry run.
     pub written: Option<CompactReport>,
 }
 
-/// Why a store could not be reorganised. It is as it was.
+/// An error of reorganising a store. The store is unchanged.
 #[derive(Debug, Error)]
 pub enum ReorganizeError {
     /// The options do not fit the store.
@@ -104,7 +104,7 @@ pub enum ReorganizeError {
     Memory {
         /// Nodes of all types.
         nodes: u64,
-        /// A budget that would do.
+        /// A sufficient budget.
         minimum_bytes: u64,
         /// The budget.
         limit_bytes: u64,
@@ -147,11 +147,11 @@ impl Progress<'_> {
     }
 }
 
-/// Makes orders for a store, counts what they are worth, and rewrites the store unless
+/// Computes orders for a store, counts the pages they save, and rewrites the store unless
 /// [`Reorganization::dry_run`].
 ///
 /// # Errors
-/// [`ReorganizeError`]; the store is as it was then.
+/// [`ReorganizeError`]; the store is then unchanged.
 pub fn reorganize(
     path: &Path,
     options: &OpenOptions,

@@ -218,7 +218,7 @@ mod tests {
         assert!(check(|c| c.flash.sense_ns = f64::NAN).starts_with("flash.sense_ns is NaN"));
         assert!(check(|c| c.flash.sense_types_ns = vec![1.0, 2e9]).contains("sense_types_ns is 2"));
         assert!(
-            check(|c| c.pcie.bytes_per_s = 0.0).starts_with("pcie.bytes_per_s is 0; use 1000 a")
+            check(|c| c.pcie.bytes_per_s = 0.0).starts_with("pcie.bytes_per_s is 0; use 1000 per")
         );
         assert!(check(|c| c.flash.channels = 1 << 20).contains("from 1 to 4096"));
         assert_eq!(

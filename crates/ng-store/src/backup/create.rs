@@ -30,7 +30,7 @@ const LEAVES_CACHE_BYTES: u64 = 256 << 20;
 /// What two page tables take while they are compared: blocks, pages and checksums of a group.
 const TABLES_HELD_BYTES: u64 = 3 << 20;
 
-/// What a backup holds.
+/// The content of a backup.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct BackupReport {
     /// The number of the checkpoint.
@@ -55,9 +55,10 @@ pub struct BackupReport {
 }
 
 /// Copies the newest checkpoint of `store` into the new directory `target`. If this handle writes
-/// to the store, it makes a checkpoint first, so that all commits that were acknowledged before the
-/// call are in it; transactions go on meanwhile, and afterwards. With `base`, a backup of an
-/// earlier state in the same directory as `target`, only pages are copied that were written since.
+/// to the store, it makes a checkpoint first. So the backup contains all commits that were
+/// acknowledged before the call. Transactions continue meanwhile. With `base`, a backup of an
+/// earlier state in the same directory as `target`, it copies only the pages that were written
+/// since.
 ///
 /// Each page is compared with its checksum as it is copied. The directory appears as a whole and
 /// durable, or not at all. What a process that was killed has left of it is removed by the next one

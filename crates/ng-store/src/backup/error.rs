@@ -10,7 +10,7 @@ use thiserror::Error;
 use crate::error::ReadError;
 use crate::write::error::UpdateError;
 
-/// Making, checking or restoring a backup failed; nothing of its result is there.
+/// An error of making, checking or restoring a backup. No partial result remains.
 #[derive(Debug, Error)]
 pub enum BackupError {
     /// There is no such directory.

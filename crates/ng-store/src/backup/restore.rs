@@ -22,7 +22,7 @@ const BLOCK: u64 = BLOCK_BYTES as u64;
 /// Pages that are read at a time.
 const WINDOW_BYTES: usize = 1 << 20;
 
-/// What was restored, or what a backup holds.
+/// The content of a restored store or of a backup.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct RestoreReport {
     /// The number of the store's checkpoint.
@@ -39,10 +39,10 @@ pub struct RestoreReport {
     pub bytes_read: u64,
 }
 
-/// Makes the store that was backed up in the new directory `target`, from a backup and all that it
-/// was made on. Every byte is checked before it is written; the store appears as a whole and
-/// durable, or not at all. `progress` hears how many of how many blocks of the backups are done;
-/// `false` stops it.
+/// Restores a store into the new directory `target` from a backup and its chain of bases. Every
+/// byte is checked before it is written. The store appears complete and durable, or not at all.
+/// `progress` receives the done and the total blocks of the backups; returning `false` stops the
+/// restore.
 ///
 /// # Errors
 /// [`BackupError::Damaged`] names the file and the block; [`BackupError::BaseMissing`],

@@ -125,8 +125,8 @@ impl StoreBuilder {
         Ok(NodeTypeId(id))
     }
 
-    /// Changes the number of nodes. Settle it before [`StoreBuilder::topology`]: source ids take
-    /// 4 bytes where the source type has at most 2^32 nodes at that moment.
+    /// Changes the number of nodes. Call it before [`StoreBuilder::topology`]: source ids take 4
+    /// bytes if the source type has at most 2^32 nodes at that moment.
     ///
     /// # Errors
     /// [`BuildError::Invalid`] for an unknown type or too many nodes.
@@ -192,7 +192,8 @@ impl StoreBuilder {
         Ok(())
     }
 
-    /// Edge ids are below `count`; without this call, below the largest that was pushed plus 1.
+    /// Sets the bound of edge ids to `count`. Without this call, it is the largest pushed id plus
+    /// 1.
     ///
     /// # Errors
     /// [`BuildError::Invalid`] for an unknown type, or one whose entries carry no edge ids.
@@ -311,8 +312,8 @@ impl StoreBuilder {
     /// column.
     ///
     /// # Errors
-    /// As [`StoreBuilder::tensor`], and [`BuildError::Invalid`] for scales that are none, or not as
-    /// many as columns.
+    /// As [`StoreBuilder::tensor`], and [`BuildError::Invalid`] for invalid scales, or a number of
+    /// scales that differs from the columns.
     pub fn scaled_tensor(
         &mut self,
         owner: Owner,

@@ -20,7 +20,7 @@ use crate::write::log::{LOG_STEP_BYTES, LOGS};
 pub(crate) const PINS: &str = "pins";
 
 impl StoreBuilder {
-    /// Takes back what a finished writer wrote.
+    /// Adds a part that a writer has finished.
     ///
     /// # Errors
     /// [`BuildError::Invalid`] for a part of another builder, [`BuildError::RowCount`].
@@ -88,7 +88,7 @@ impl StoreBuilder {
         Ok(())
     }
 
-    /// Checks that all is there, writes both root slots and makes the directory durable.
+    /// Checks that the store is complete, writes both root slots and makes the directory durable.
     ///
     /// # Errors
     /// [`BuildError::TopologyMissing`], [`BuildError::RowCount`], [`BuildError::IdOutOfRange`],

@@ -24,7 +24,7 @@ impl Default for BuildOptions {
     }
 }
 
-/// What an edge type is.
+/// The declaration of an edge type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::struct_excessive_bools)]
 pub struct EdgeTypeSpec {
@@ -46,7 +46,7 @@ pub struct EdgeTypeSpec {
     pub has_weight: bool,
 }
 
-/// What a tensor is.
+/// The declaration of a tensor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorSpec {
     /// Unique in its owner.
@@ -70,7 +70,7 @@ pub enum Part {
     Dictionary(DictionaryPart),
 }
 
-/// What [`crate::StoreBuilder::commit`] wrote.
+/// A summary of what [`crate::StoreBuilder::commit`] wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BuildSummary {
     /// Bytes of all files.

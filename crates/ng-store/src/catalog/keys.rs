@@ -94,7 +94,7 @@ impl Keys {
         }
     }
 
-    /// What a transaction with this key did.
+    /// Returns the commit of the transaction with this key.
     pub fn find(&self, key: &[u8]) -> Option<&KeyedCommit> {
         let hash = checksum::of(key);
         self.parts.iter().rev().find_map(|part| part.find(key, hash))

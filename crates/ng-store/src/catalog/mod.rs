@@ -35,7 +35,7 @@ pub struct TensorRef {
     pub index: u16,
 }
 
-/// Everything a store says about itself.
+/// The catalog of a store.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Catalog {
@@ -145,8 +145,8 @@ impl Catalog {
         })
     }
 
-    /// Whether an edge type is the index that finds the edges of another one by their source, and
-    /// not a type that somebody named: of a type and its reverse the second.
+    /// Returns whether an edge type is the reverse index of another one, which finds its edges by
+    /// source, and not a declared type.
     pub fn is_reverse_index(&self, edge_type: EdgeTypeId) -> bool {
         let meta = self.edge_types.get(usize::from(edge_type.0));
         meta.and_then(|meta| meta.reverse).is_some_and(|of| of < edge_type)
@@ -158,7 +158,7 @@ impl Catalog {
         ids.filter(|id| !self.is_reverse_index(*id)).count()
     }
 
-    /// The oldest format version whose readers understand what the store holds.
+    /// Returns the oldest format version whose readers can read the store.
     pub fn format_version(&self) -> u32 {
         let is_new = |t: &TensorMeta| t.is_scaled() || t.is_sparse();
         if self.keys.is_some() {
@@ -323,7 +323,7 @@ pub struct TensorMeta {
     /// Where the entries of sparse rows are; `segment` then says which are whose.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub(crate) sparse: Option<SparseMeta>,
-    /// What the integers 0, 1, 2, ... of an i64 tensor stand for; empty where that is not known.
+    /// The class names of the integers 0, 1, 2, ... of an i64 tensor; empty if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub class_names: Vec<String>,
 }
@@ -339,7 +339,7 @@ pub(crate) struct SparseMeta {
     pub value: SparseValue,
 }
 
-/// What an entry of a sparse row holds beside its column.
+/// The value of an entry of a sparse row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SparseValue {
@@ -403,8 +403,8 @@ impl TensorMeta {
         self.scales.is_some()
     }
 
-    /// What rows are read as unless somebody asks for something else: f32 where the elements are
-    /// scaled, and where a tensor called `x` has narrow floats; else as they are stored.
+    /// Returns the default dtype of rows that are read: f32 for scaled elements and for narrow
+    /// floats of a tensor named `x`, otherwise the stored dtype.
     pub fn read_dtype(&self) -> Dtype {
         let is_narrow = matches!(self.dtype, Dtype::F16 | Dtype::Bf16) && self.name == "x";
         if self.is_scaled() || is_narrow { Dtype::F32 } else { self.dtype }

@@ -7,7 +7,7 @@ use thiserror::Error;
 use crate::error::ReadError;
 use crate::sealed::SealedError;
 
-/// What is wrong with a file of the direct layout, or with making one.
+/// An error of reading or compiling a file of the direct layout.
 #[derive(Debug, Error)]
 pub enum DirectError {
     /// The store cannot be laid out so.

@@ -68,7 +68,7 @@ pub(crate) struct Head {
     pub build: u64,
 }
 
-/// What a file of the direct layout is, for reports.
+/// A description of a file of the direct layout, for reports.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DirectInfo {
     /// Fingerprint of the snapshot that it was compiled from.

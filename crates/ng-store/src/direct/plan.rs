@@ -21,7 +21,7 @@ use crate::limits::{PAGE_BYTES_MAX, PAGE_SIZES};
 use crate::rows::order::RowOrder;
 use crate::store::{EXPAND_BYTES_PER_DESTINATION, Snapshot};
 
-/// Told of what is done of how much, under a name; false stops.
+/// A callback that receives the step, the done and the total work. Returning `false` stops.
 pub type DirectProgress<'a> = dyn FnMut(&str, u64, u64) -> bool + 'a;
 
 /// The node type, and the edge type, that are laid out.
@@ -31,13 +31,13 @@ pub(crate) const EDGE: EdgeTypeId = EdgeTypeId(0);
 /// Nodes whose degrees are asked for together.
 const NODES_TOGETHER: u64 = 1 << 14;
 
-/// What to compile.
+/// The options of compiling.
 #[derive(Clone, Debug, Default)]
 pub struct DirectOptions {
     /// Bytes of a page: a power of two from 4096 to 65536; 0 is 4096.
     pub page_bytes: usize,
-    /// Names of the node tensors whose rows go beside the lists; `None` takes all but those that
-    /// are stored sparse.
+    /// Names of the node tensors whose rows are stored beside the lists. `None` takes all dense
+    /// ones.
     pub tensors: Option<Vec<String>>,
     /// Bytes of an address at least, up to 8; they are 4 where that is enough.
     pub address_bytes_min: usize,
@@ -98,14 +98,14 @@ pub(super) type TakePlaced<'a> =
     dyn FnMut(&[NodeId], &[(u64, Placed)]) -> Result<(), DirectError> + 'a;
 
 impl DirectPlan {
-    /// Lays `snapshot` out. Nothing is written, but for addresses that memory has no room for: they
-    /// go to a file without a name in `directory`.
+    /// Plans the layout of `snapshot`. It writes nothing except addresses that exceed the memory,
+    /// which go to an unlinked temporary file in `directory`.
     ///
     /// Memory: an address, 4 to 8 bytes, a node where that is at most half of the budget, else 1
     /// MiB; the order of rows of a reorganised store (6 to 10 bytes a node); 3 MiB beside.
     ///
     /// # Errors
-    /// [`DirectError::Unsupported`] says what of the store, or of the options, cannot be;
+    /// [`DirectError::Unsupported`] if the store or the options are not supported;
     /// [`DirectError::Budget`], those of reading.
     pub fn new(
         snapshot: Arc<Snapshot>,
@@ -156,7 +156,7 @@ impl DirectPlan {
         Ok(Self { snapshot, head, head_bytes, tensors, addresses, order })
     }
 
-    /// What the file will be.
+    /// Returns the description of the future file.
     pub fn info(&self) -> DirectInfo {
         self.head.info(self.head.file_bytes(self.head_bytes))
     }

@@ -54,7 +54,7 @@ pub struct DirectFile {
 }
 
 impl DirectFile {
-    /// What the file `name` of `directory` says about itself.
+    /// Reads the description of the file `name` in `directory`.
     ///
     /// # Errors
     /// [`DirectError::Sealed`], those of opening and reading.

@@ -28,9 +28,9 @@ const NODES_TOGETHER: u64 = 4096;
 const OPEN_BYTES: u64 = 3 << 20;
 
 impl DirectPlan {
-    /// Writes the file `NAME.direct` in `directory`, replacing one of that name; says how many
-    /// bytes it has. A killed process leaves `NAME.direct.partial`, which nobody reads and the next
-    /// call removes.
+    /// Writes the file `NAME.direct` in `directory`, replacing an existing one, and returns its
+    /// size in bytes. A killed process leaves `NAME.direct.partial`. It is never read, and the next
+    /// call removes it.
     ///
     /// # Errors
     /// [`DirectError::Stopped`] if `progress` says so, [`DirectError::Sealed`],

@@ -20,11 +20,11 @@ pub enum SealedError {
     /// Something about the directory failed.
     #[error("cannot {action} {file}: {source}")]
     Directory {
-        /// What was tried.
+        /// The action that failed.
         action: &'static str,
         /// On what.
         file: String,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
     /// Another process writes into the directory.

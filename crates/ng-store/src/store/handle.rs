@@ -70,8 +70,8 @@ const PAUSE_MIN: Duration = Duration::from_millis(1);
 pub(crate) const PAUSE_MAX: Duration = Duration::from_millis(20);
 
 impl Store {
-    /// Opens the store in directory `path`. If another store takes its name meanwhile, as
-    /// `compact` and `reorganize` do, that one is opened.
+    /// Opens the store in directory `path`. If another store replaces it meanwhile, as by `compact`
+    /// or `reorganize`, it opens the new one.
     ///
     /// # Errors
     /// Every variant of [`OpenError`].
@@ -321,9 +321,9 @@ impl Store {
         }
     }
 
-    /// Makes this handle the store's one writer, as the first [`Store::write`] does. While somebody
-    /// else writes it waits, up to [`OpenOptions::busy_timeout`], and asks `go_on` many times a
-    /// second; `false` ends it.
+    /// Makes this handle the store's only writer, as the first [`Store::write`] does. While another
+    /// writer exists, it waits up to [`OpenOptions::busy_timeout`] and calls `go_on` many times per
+    /// second; returning `false` stops the wait.
     ///
     /// # Errors
     /// [`UpdateError::Stopped`] and those of [`Store::write`].
@@ -331,9 +331,9 @@ impl Store {
         self.wait_for_writer(go_on).map(drop)
     }
 
-    /// Starts a transaction. The first call makes this handle the store's one writer, until
-    /// [`Store::close_writer`] or until the store is dropped. Transactions of several threads take
-    /// turns, and share syncs when they are committed.
+    /// Starts a transaction. The first call makes this handle the store's only writer until
+    /// [`Store::close_writer`] is called or the store is dropped. Transactions of several threads
+    /// take turns, and their commits share syncs.
     ///
     /// # Errors
     /// [`UpdateError::Busy`] if another handle or process writes and does not end within
@@ -343,14 +343,14 @@ impl Store {
         Transaction::begin(self.writer()?)
     }
 
-    /// Whether the name of the store still leads to its files: not after `compact`, `reorganize` or
-    /// an import that replaces it, or if its directory was removed or renamed. Then reading goes on
-    /// with the old files, and what is written would be lost with them.
+    /// Returns whether the name of the store still leads to its files. It does not after `compact`,
+    /// `reorganize` or an import that replaces the store, or if the directory was removed or
+    /// renamed. Reads then continue with the old files, and writes would be lost.
     pub fn is_current(&self) -> bool {
         self.inner.place.as_ref().is_none_or(|place| place.is_current())
     }
 
-    /// Whether both are handles of one store, whatever names they were opened by.
+    /// Returns whether both are handles of one store, even if opened by different names.
     pub fn is_same_as(&self, other: &Self) -> bool {
         match (&self.inner.place, &other.inner.place) {
             (Some(one), Some(other)) => one.is_same_as(other),
@@ -358,8 +358,8 @@ impl Store {
         }
     }
 
-    /// Writes all commits into the store's own files, so that other processes see them and the log
-    /// starts anew. Does nothing if there are none.
+    /// Writes all commits into the store's own files, so that other processes see them, and
+    /// restarts the log. Does nothing if there are no commits.
     ///
     /// # Errors
     /// As [`Store::write`].
@@ -367,12 +367,12 @@ impl Store {
         self.writer()?.checkpoint()
     }
 
-    /// Adds a tensor to a node type: a commit, which other processes see at once. `next` gives its
-    /// rows in the order of ids; an error of it ends the work, and the store is as it was. Batches
-    /// and checkpoints wait meanwhile, so it must use no other writing of this store.
+    /// Adds a tensor to a node type as one commit, which other processes see immediately. `next`
+    /// returns the rows in the order of ids. If it fails, the store is unchanged. Transactions and
+    /// checkpoints wait meanwhile, so `next` must not write to this store.
     ///
-    /// Only stores that are opened later keep wide rows of the tensor in their row cache; this one
-    /// reads them through the cache of blocks.
+    /// Only stores that are opened later cache wide rows of the tensor in the row cache. This one
+    /// caches their blocks.
     ///
     /// # Errors
     /// Those of [`Store::write`] and of `next`, [`UpdateError::Unsupported`] for a name that is
@@ -396,13 +396,14 @@ impl Store {
         self.take_writer().map_or(Ok(()), |writer| writer.close())
     }
 
-    /// What updates did since this handle became the writer; `None` if it is not.
+    /// Returns the counters of updates since this handle became the writer; `None` if it is not the
+    /// writer.
     pub fn update_stats(&self) -> Option<UpdateStats> {
         self.own_writer().map(|writer| writer.update_stats())
     }
 
-    /// The same without waiting for whoever recovers a log, opens the writer or commits: `None`
-    /// then. All are 0 where nothing was written.
+    /// Like [`Store::update_stats`], but returns `None` instead of waiting for a recovery, the
+    /// opening of the writer or a commit. All counters are 0 if nothing was written.
     pub fn try_update_stats(&self) -> Option<UpdateStats> {
         let slot = match self.writer.try_lock() {
             Ok(slot) => slot,
@@ -412,7 +413,7 @@ impl Store {
         slot.as_ref().map_or(Some(UpdateStats::default()), |writer| writer.try_update_stats())
     }
 
-    /// What was found in the log when this handle last became the writer.
+    /// Returns what recovery found in the log when this handle last became the writer.
     pub fn recovery(&self) -> Recovery {
         *self.recovery.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -456,7 +457,7 @@ impl Store {
         }
     }
 
-    /// Starts the counters anew.
+    /// Resets the counters.
     pub fn reset_stats(&self) {
         let inner = &self.inner;
         let mut start = self.counted_from.lock().unwrap_or_else(PoisonError::into_inner);
@@ -474,7 +475,7 @@ impl Store {
         self.inner.pages.reader.log_to(path)
     }
 
-    /// Ends the log of reads and says how many requests it has.
+    /// Ends the log of reads and returns its number of requests.
     ///
     /// # Errors
     /// The file could not be written.
@@ -488,8 +489,8 @@ impl Store {
         self.inner.reclaim(bytes)
     }
 
-    /// Reserves `bytes` for a batch: from what is free, else from the row cache, then from the
-    /// block cache, else it waits for other batches up to [`OpenOptions::batch_timeout`].
+    /// Reserves `bytes` for a batch: first from free memory, then from the row cache, then from the
+    /// block cache. Otherwise it waits for other batches up to [`OpenOptions::batch_timeout`].
     ///
     /// # Errors
     /// [`ReadError::Budget`].
@@ -499,8 +500,9 @@ impl Store {
 }
 
 impl Store {
-    /// Closes the store as dropping it does, and says whether its last checkpoint failed. Nothing
-    /// is lost then: the log has it all. An open transaction cannot be committed any more.
+    /// Closes the store, as dropping it does, and returns the error of its last checkpoint, if any.
+    /// Nothing is lost then, because the log contains all commits. An open transaction can no
+    /// longer be committed.
     ///
     /// # Errors
     /// As [`Store::checkpoint`].

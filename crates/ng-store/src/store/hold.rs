@@ -48,16 +48,16 @@ impl Snapshot {
         self.fits(&self.lacking(edge_types, tensors), beside_bytes)
     }
 
-    /// Bytes that the topologies of `edge_types` and the rows of `tensors` take in memory, as far
-    /// as they are not held. Sparse tensors are not looked at.
+    /// Returns the bytes that the topologies of `edge_types` and the rows of `tensors` take in
+    /// memory, without those already held. Sparse tensors are ignored.
     pub fn lacking_bytes(&self, edge_types: &[EdgeTypeId], tensors: &[TensorRef]) -> u64 {
         self.lacking(edge_types, tensors).bytes
     }
 
-    /// Holds the topologies of `edge_types` and the rows of `tensors` from now on, if they fit as
-    /// [`Snapshot::can_hold`] says; whether they do. What is not held yet is read by threads of the
-    /// store, once and in the order of the files; rows are taken from memory as they arrive. It is
-    /// given back when a batch lacks the memory.
+    /// Holds the topologies of `edge_types` and the rows of `tensors` in memory from now on, and
+    /// returns whether they fit (see [`Snapshot::can_hold`]). Threads of the store read missing
+    /// data once, in the order of the files. Rows are served from memory as they arrive. The memory
+    /// is given back when a batch needs it.
     pub fn hold(
         &self,
         edge_types: &[EdgeTypeId],

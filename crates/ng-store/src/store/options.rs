@@ -10,10 +10,10 @@ use ng_types::MemoryUser;
 pub struct OpenOptions {
     /// Memory budget in bytes; `None` is a quarter of the cgroup limit or of RAM.
     pub memory: Option<u64>,
-    /// How files are read. With [`BackendChoice::Memory`] all topologies and dense tensors are read
-    /// once, in the background, and stay in memory; [`OpenError::BudgetTooSmall`] if they do not
-    /// fit. The budget is what they take and a share of the machine's memory then, unless `memory`
-    /// says what it is.
+    /// How files are read. With [`BackendChoice::Memory`], all topologies and dense tensors are
+    /// read once, in the background, and stay in memory; opening fails with
+    /// [`OpenError::BudgetTooSmall`] if they do not fit. The budget is then their size plus a share
+    /// of the machine's memory, unless `memory` is given.
     ///
     /// [`OpenError::BudgetTooSmall`]: crate::OpenError::BudgetTooSmall
     pub backend: BackendChoice,
@@ -26,11 +26,10 @@ pub struct OpenOptions {
     pub batch_timeout: Duration,
     /// A checkpoint is started when the log is this long.
     pub log_bytes_max: u64,
-    /// Whether commits that a crashed writer has left in the log are put into the store when it is
-    /// opened; else the last checkpoint is what is read.
+    /// Whether opening applies the commits that a crashed writer left in the log. If not, the last
+    /// checkpoint is read.
     pub recover: bool,
-    /// How long a call that needs the right to write waits for another handle or process to give
-    /// it up.
+    /// How long a call that needs to write waits for another handle or process to stop writing.
     pub busy_timeout: Duration,
     /// Asked many times a second by long work without a progress function, such as reading the
     /// log; `false` stops it.
@@ -95,7 +94,7 @@ pub struct StoreStats {
     pub memory: Vec<MemoryShare>,
 }
 
-/// What one user of the memory budget may take, and has.
+/// The share and the current memory of one user of the budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryShare {
     /// Who.

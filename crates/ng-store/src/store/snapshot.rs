@@ -23,8 +23,8 @@ use crate::topology::{Draw, Expansion, TopologyReader};
 use crate::version::base::Version;
 use crate::version::changes::Changes;
 
-/// What [`Snapshot::expand`] needs for a while for each destination, beside its result and outside
-/// of the budget: whoever reserves memory for a batch adds it.
+/// The temporary memory of [`Snapshot::expand`] per destination, in addition to its result and
+/// outside of the budget. Callers that reserve memory for a batch add it.
 pub const EXPAND_BYTES_PER_DESTINATION: u64 = 160;
 /// The same for each chosen entry.
 pub const EXPAND_BYTES_PER_ENTRY: u64 = 56;
@@ -40,7 +40,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// What the store holds.
+    /// Returns the catalog of the snapshot.
     pub fn catalog(&self) -> &Catalog {
         &self.version.catalog
     }
@@ -60,10 +60,10 @@ impl Snapshot {
         Arc::ptr_eq(&self.inner, &other.inner) && self.lsn() < other.lsn()
     }
 
-    /// What the commits between `older` and this snapshot changed. `None` if that is not known, and
-    /// all has to be taken for changed: `older` is later or of another open store, the commits were
-    /// not made through this one, a tensor was added, or they are more than the store keeps notes
-    /// of ([`ng_types::MemoryUser::Changes`]), which also bounds what this returns.
+    /// Returns the changes of the commits between `older` and this snapshot. `None` means unknown,
+    /// so everything may have changed: `older` is later or belongs to another open store, the
+    /// commits were not made through this store, a tensor was added, or the commits exceed the
+    /// notes that the store keeps ([`ng_types::MemoryUser::Changes`]), which also bound the result.
     ///
     /// Checkpoints between them change nothing.
     pub fn changes_since(&self, older: &Self) -> Option<Changes> {
@@ -106,8 +106,8 @@ impl Snapshot {
         reader.expand(destinations, draw, out)
     }
 
-    /// As [`Snapshot::expand`], and what is asked for of `rows`, which are rows of this snapshot,
-    /// is read with the lists. Errors of these reads come out of `rows`.
+    /// Like [`Snapshot::expand`], and reads the rows requested from `rows`, a queue of this
+    /// snapshot, together with the lists. `rows` returns the errors of these reads.
     ///
     /// # Errors
     /// As [`Snapshot::expand`].
@@ -289,8 +289,8 @@ impl Snapshot {
         scan_some_rows::<ReadError>(&self.inner, segment, layout, rows, &mut take)
     }
 
-    /// What reads cost on the disk below: as measured within the last day, or else measured at the
-    /// first call on the file of `tensor`.
+    /// Returns the costs of reads on the disk: those measured within the last day, otherwise
+    /// measured at the first call on the file of `tensor`.
     ///
     /// # Errors
     /// [`ReadError::Missing`], [`ReadError::Io`].
@@ -305,9 +305,9 @@ impl Snapshot {
         Ok(*known.get_or_insert(costs))
     }
 
-    /// Measures the disk anew, on the longest file of the store, for this handle's later questions
-    /// and for other handles; `None` if all files are too short. A look-ahead that is under way
-    /// finishes its stretch with the rates that it was planned by.
+    /// Measures the disk again, on the longest file of the store, for this and other handles.
+    /// `None` if all files are too short. A running look-ahead finishes its stretch with the rates
+    /// it was planned with.
     ///
     /// # Errors
     /// [`ReadError::Io`].
@@ -325,8 +325,8 @@ impl Snapshot {
         self.inner.set_costs(*costs);
     }
 
-    /// What requests of 4 KiB, 8 KiB, ... cost with a full queue, measured now on the longest file
-    /// of the store; nothing if all files are too short.
+    /// Measures the costs of requests of 4 KiB, 8 KiB, ... with a full queue on the longest file of
+    /// the store. Empty if all files are too short.
     ///
     /// # Errors
     /// [`ReadError::Io`].
@@ -362,12 +362,13 @@ impl Snapshot {
         self.inner.rows_cached.fetch_add(stats.rows_cached, Ordering::Relaxed);
     }
 
-    /// The counters of its reads, for files beside the store that serve it to count into.
+    /// Returns the counters of its reads. Files beside the store that serve its reads count into
+    /// them, too.
     pub fn io_stats(&self) -> &Arc<IoStats> {
         self.inner.pages.reader.stats()
     }
 
-    /// The node id of each string id, or `None` where there is no such node.
+    /// Returns the node id of each string id, or `None` if there is no such node.
     ///
     /// # Errors
     /// [`ReadError::Missing`] if the node type has no dictionary, [`ReadError::Checksum`],
@@ -413,8 +414,8 @@ impl Snapshot {
         self.inner.reserve_batch(bytes)
     }
 
-    /// Reserves `bytes` of the store's budget: from what is free, else from its caches. It does
-    /// not wait for others; [`crate::Store::reserve_batch`] does.
+    /// Reserves `bytes` of the store's budget: first from free memory, then from its caches. It
+    /// does not wait for other batches; [`crate::Store::reserve_batch`] does.
     ///
     /// # Errors
     /// [`BudgetExceeded`] if batches hold the rest.

@@ -18,7 +18,7 @@ use crate::tensor::reader::{GatherStats, TensorReader};
 type Gather = fn(&Snapshot, TensorRef, &[u64], &mut [u8]) -> Result<GatherStats, ReadError>;
 
 impl Snapshot {
-    /// The scales of the columns of a tensor, or `None` where its elements are what they are.
+    /// Returns the scales of the columns of a tensor, or `None` if its elements are not scaled.
     ///
     /// # Errors
     /// [`ReadError::Missing`], [`ReadError::Checksum`], [`ReadError::Damaged`], [`ReadError::Io`].
@@ -28,8 +28,8 @@ impl Snapshot {
         read_scales(&self.inner.pages, meta, self.version.segment(segment)?).map(Some)
     }
 
-    /// What turns stored rows of a tensor into rows of `wanted`. It holds for all versions of the
-    /// store, and is cheap to clone and to share.
+    /// Returns the decoder from stored rows of a tensor to rows of `wanted`. It is valid for all
+    /// versions of the store, and cheap to clone and to share.
     ///
     /// # Errors
     /// [`ReadError::Decode`] where rows cannot be read so, and those of [`Snapshot::scales`].
@@ -58,8 +58,8 @@ impl Snapshot {
         self.decoded(tensor, decoder, rows, out, Self::gather)
     }
 
-    /// As [`Snapshot::gather_decoded`], and never brings the store to hold the whole tensor: for
-    /// those who cannot wait for that, and who say by themselves what is in memory.
+    /// Like [`Snapshot::gather_decoded`], but never makes the store hold the whole tensor. It is
+    /// for callers that manage rows in memory themselves.
     ///
     /// # Errors
     /// As [`Snapshot::gather`].

@@ -14,10 +14,10 @@ use crate::page::{Located, Pages, Place, Segment};
 use crate::tensor::layout::{RowLayout, RowPlace};
 use crate::tensor::table::ResidentTable;
 
-/// What [`crate::Snapshot::gather`] did.
+/// The counters of [`crate::Snapshot::gather`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GatherStats {
-    /// Rows asked for.
+    /// Requested rows.
     pub rows: u64,
     /// Rows served without a device read.
     pub rows_cached: u64,

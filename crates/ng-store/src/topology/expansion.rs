@@ -6,12 +6,12 @@ use crate::bytes::ensure;
 use crate::error::Damage;
 use crate::topology::{Entry, EntryLayout};
 
-/// Chooses positions of one neighbour list: gets the place of the destination in the request and
-/// its degree, and appends positions below the degree, in the order in which they shall come out;
-/// repeats are allowed.
+/// Chooses positions of one neighbour list. It receives the place of the destination in the request
+/// and its degree, and appends positions below the degree in the desired order. Repeats are
+/// allowed.
 pub type Draw<'a> = dyn FnMut(usize, u64, &mut Vec<u64>) + 'a;
 
-/// What [`crate::Snapshot::expand`] fills: the chosen entries of each destination, in request
+/// The result of [`crate::Snapshot::expand`]: the chosen entries of each destination, in request
 /// order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Expansion {

@@ -22,13 +22,13 @@ use crate::tree::{Record, TreeCursor, TreeKind};
 use crate::version::base::Version;
 
 impl Snapshot {
-    /// What [`Snapshot::load_topology`] takes of the budget for as long as its answer lives: known
-    /// before anything is read. 0 if there is no such edge type.
+    /// Returns the bytes that [`Snapshot::load_topology`] reserves while its result exists, without
+    /// reading anything. 0 if the edge type does not exist.
     pub fn resident_bytes(&self, edge_type: EdgeTypeId) -> u64 {
         topology_bytes(&self.version, edge_type).unwrap_or(0)
     }
 
-    /// The topology of an edge type, if the store holds it for whoever samples.
+    /// Returns the topology of an edge type if the store holds it in memory.
     pub fn held_topology(&self, edge_type: EdgeTypeId) -> Option<Arc<ResidentTopology>> {
         self.inner.topologies.get((edge_type, self.fingerprint()))
     }
@@ -57,9 +57,9 @@ impl Snapshot {
         }
     }
 
-    /// Reads all neighbour lists of an edge type into memory that stays. All of it is reserved from
-    /// the budget first; up to 8 MiB more are used while it is read. No memory is waited for: a
-    /// batch may wait for what is held already.
+    /// Reads all neighbour lists of an edge type into memory. It reserves the memory from the
+    /// budget first, and up to 8 MiB more while it reads. It does not wait for memory, because a
+    /// batch may wait for memory that is already held.
     ///
     /// # Errors
     /// [`ReadError::Budget`], [`ReadError::NoMemory`], [`ReadError::Missing`],

@@ -43,22 +43,22 @@ pub struct Problem {
     pub page: Option<u64>,
     /// 4 KiB block of the file, where it is known.
     pub block: Option<u64>,
-    /// What is wrong.
+    /// The problem.
     pub what: String,
 }
 
-/// What a check found.
+/// The result of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct VerifyReport {
     /// Data blocks read.
     pub blocks: u64,
     /// Topology pages checked.
     pub pages: u64,
-    /// What is wrong; empty for a sound store.
+    /// The problems; empty for a sound store.
     pub problems: Vec<Problem>,
     /// Problems beyond those listed.
     pub problems_omitted: u64,
-    /// What is not as it should be, costs nothing, and is mended by the next writer.
+    /// Deviations that do no harm and that the next writer repairs.
     pub notes: Vec<Problem>,
     /// Commits in the log that the root does not contain; the next writer puts them into the store.
     pub log_commits: u64,

@@ -33,10 +33,9 @@ impl Pace {
 }
 
 impl Store {
-    /// Reads every block that the last checkpoint reaches, and both root slots, and compares them
-    /// with their checksums, while readers and writers go on. Nothing of it enters a cache; with
-    /// `bytes_per_second` the device has room for others. Structures are left to
-    /// [`verify`](crate::verify()).
+    /// Reads every block of the last checkpoint and both root slots, and compares them with their
+    /// checksums, while readers and writers continue. It bypasses the caches. `bytes_per_second`
+    /// limits its rate. It does not check structures; [`verify`](crate::verify()) does.
     ///
     /// # Errors
     /// [`ReadError::Budget`] if there is no memory to work with; damage is in the report.

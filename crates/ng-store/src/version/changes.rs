@@ -26,8 +26,8 @@ pub struct Changes {
     pub deleted: BTreeMap<NodeTypeId, Vec<NodeId>>,
     /// By edge type, the destinations whose neighbour lists changed, be it in times or weights.
     pub lists: BTreeMap<EdgeTypeId, Vec<NodeId>>,
-    /// By tensor, the nodes or edges whose rows changed. The rows of nodes and edges that came into
-    /// being are not among them, unless they got other bytes later or an id was given out again.
+    /// By tensor, the nodes or edges whose rows changed. Rows of new nodes and edges are not
+    /// included, unless they changed later or their id was reused.
     pub rows: BTreeMap<TensorRef, Vec<u64>>,
 }
 

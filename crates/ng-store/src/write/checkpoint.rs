@@ -30,7 +30,7 @@ use crate::write::writer::{Head, Writer};
 /// Pages written with one call.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// What a checkpoint did.
+/// A report of a checkpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct CheckpointReport {
     /// The checkpoint of the root; the old one if nothing had changed.

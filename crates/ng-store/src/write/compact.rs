@@ -29,7 +29,7 @@ use crate::write::rows::Moving;
 pub(super) const NODES_TOGETHER: u64 = 8192;
 const ENTRIES_TOGETHER: u64 = 1 << 18;
 
-/// What compacting did.
+/// A report of compacting or rewriting.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct CompactReport {
     /// Bytes of all files before.
@@ -43,9 +43,9 @@ pub struct CompactReport {
 }
 
 /// Rewrites the store in directory `path`: lists in order and packed, rows in place, nothing unused
-/// between them. Ids, order of lists, order of rows and content stay. Needs as much free space as
-/// the new store takes. `progress` hears how many of how many nodes and rows are done; `false`
-/// stops it, and then the store is as it was.
+/// between them. Ids, order of lists, order of rows and content stay. It needs free space for the
+/// new store. `progress` receives the done and the total nodes and rows; returning `false` stops it
+/// and leaves the store unchanged.
 ///
 /// # Errors
 /// [`UpdateError::Busy`] if somebody writes to the store, [`UpdateError::Stopped`],

@@ -1,4 +1,4 @@
-//! What can go wrong when a store is changed.
+//! Errors of changing a store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,11 +9,10 @@ use thiserror::Error;
 use crate::error::{BuildError, OpenError, ReadError};
 use crate::io::WriteError;
 
-/// Changing a store failed. Unless the message says otherwise the transaction alone is lost, as a
-/// whole.
+/// An error of changing a store. Unless the message says otherwise, only this transaction is lost.
 #[derive(Debug, Clone, Error)]
 pub enum UpdateError {
-    /// Another process, or another handle of this one, writes to the store or replaces it.
+    /// Another process or handle is writing to the store or replacing it.
     #[error(
         "{path}: another process or handle is writing to this store or replacing it, and did not \
          finish within {} s; a store has one writer at a time",
@@ -25,7 +24,7 @@ pub enum UpdateError {
         /// How long this handle has waited.
         waited: Duration,
     },
-    /// An id was never given out, or its node is deleted.
+    /// The id was never assigned, or its node is deleted.
     #[error("node {id} of type {node_type:?} does not exist: {why}")]
     NodeNotFound {
         /// Name of the node type.
@@ -44,10 +43,10 @@ pub enum UpdateError {
         source_node: u64,
         /// Where it would go.
         destination: u64,
-        /// The edge id asked for, if one was.
+        /// The requested edge id, if any.
         detail: String,
     },
-    /// Deleting a node needs to know where its edges go.
+    /// Deleting a node needs the reverse of each edge type.
     #[error(
         "cannot delete node {id}: edge type {edge_type:?} keeps no reverse, so the lists that \
          contain the node are unknown"
@@ -74,21 +73,21 @@ pub enum UpdateError {
         /// Name of the tensor.
         tensor: String,
     },
-    /// The store, its format or this release cannot do it.
+    /// The store, its format or this release does not support the operation.
     #[error("{what}")]
     Unsupported {
         /// What, and what to do instead.
         what: String,
     },
-    /// An operation of this transaction failed half way; nothing of the transaction can be kept.
+    /// An operation of this transaction failed half way, so the transaction cannot be committed.
     #[error(
         "the transaction cannot be committed: an operation in it failed ({cause}); start a new one"
     )]
     Broken {
-        /// What the operation said.
+        /// The error of the operation.
         cause: String,
     },
-    /// A write or a sync failed before. Readers go on; what was acknowledged is safe.
+    /// An earlier write or sync failed. Readers continue, and acknowledged commits are safe.
     #[error(
         "the store accepts no more writes because a write failed ({cause}); acknowledged commits \
          are in the log: fix the disk, then close and reopen the store"
@@ -97,7 +96,7 @@ pub enum UpdateError {
         /// What failed.
         cause: Arc<str>,
     },
-    /// The log is damaged where a commit was that had become durable.
+    /// The log is damaged at a commit that was durable.
     #[error(
         "{file}: commit {lsn} is damaged or missing although it was durable, so this is not a \
          torn write at the end; checkpoint {checkpoint_id} can still be read"

@@ -21,7 +21,7 @@ use crate::write::writer::Writer;
 /// What taking up keys is in the chain of commits.
 const TAKEN_UP: &[u8] = b"keys";
 
-/// What has become of a transaction with a key.
+/// The result of starting a transaction with a key.
 pub enum Begun {
     /// It is new; [`Transaction::keep`] notes the key before it is committed.
     New(Box<Transaction>),

@@ -27,11 +27,10 @@ pub(super) fn is_narrowed(owner: Owner, meta: &TensorMeta, to: Dtype) -> bool {
     matches!(owner, Owner::Node(_)) && is_float && is_vector && is_wider
 }
 
-/// Makes a store at `target` with what is in the snapshot, where the vectors of floats of nodes
-/// are stored as `to`: f16 or bf16, rounded, or i8 with a scale for each column. The copy begins a
-/// history of its own. A copy that is there is replaced; a crash leaves the old one, the new one,
-/// or none. `progress` is that of [`crate::compact`]; the first pass over rows that become i8 is
-/// not counted.
+/// Copies the snapshot to a store at `target` in which floating-point vectors of nodes are stored
+/// as `to`: f16 or bf16, rounded, or i8 with a scale per column. The copy has its own history. An
+/// existing copy is replaced; a crash leaves the old one, the new one, or none. `progress` is that
+/// of [`crate::compact`]; the first pass over rows that become i8 is not counted.
 ///
 /// # Errors
 /// [`UpdateError::Unsupported`] for another `to`, a value that it cannot hold, and where no tensor

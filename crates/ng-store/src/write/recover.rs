@@ -28,7 +28,7 @@ use crate::write::log_files::{Found, LogFiles, Survey};
 use crate::write::op::Op;
 use crate::write::writer::{Head, Writer};
 
-/// What a replay did.
+/// A report of a recovery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
     /// Commits that the root did not contain.

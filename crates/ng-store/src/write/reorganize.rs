@@ -11,14 +11,14 @@ use crate::store::Snapshot;
 use crate::write::buckets::Plan;
 use ng_types::NodeTypeId;
 
-/// A node type and the order that its rows shall have.
+/// A node type and the new order of its rows.
 pub type NewOrder = (NodeTypeId, RowOrder);
 
 /// Makes orders for a version of a store.
 pub type MakeOrders<'a, E> = dyn FnMut(&Arc<Snapshot>) -> Result<Vec<NewOrder>, E> + 'a;
 
-/// Disk space that [`crate::reorganize`] needs for a while beside the store: the new files, and the
-/// largest temporary file for rows of `node_types` on their way.
+/// Returns the temporary disk space that [`crate::reorganize`] needs in addition to the store: the
+/// new files, and the largest temporary file for rows of `node_types`.
 pub fn reorganize_bytes(snapshot: &Snapshot, node_types: &[NodeTypeId]) -> u64 {
     let catalog = snapshot.catalog();
     let limit = snapshot.budget().limit_bytes();

@@ -16,9 +16,9 @@ use crate::write::op::Op;
 use crate::write::ops::Ops;
 use crate::write::writer::{Head, Writer};
 
-/// An open transaction. It sees what it has done itself; nobody else does before
+/// An open transaction. Only the transaction itself sees its changes before
 /// [`Transaction::commit`]. Transactions of several threads take turns: the next one starts when
-/// this one is committed or dropped. Dropping it undoes all of it.
+/// this one is committed or dropped. Dropping it undoes all of its changes.
 ///
 /// A transaction is a draft as long as its operations can be checked without being done: then they
 /// are done once they are durable, on pages that nobody else may see, and none of them has to be
@@ -35,7 +35,7 @@ pub struct Transaction {
     encoders: HashMap<TensorRef, RowEncoder>,
 }
 
-/// What an edge has beside its ends. Columns that its type does not have are ignored.
+/// The data of an edge besides its ends. Columns that its type does not have are ignored.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct EdgeData {
     /// When.
@@ -250,9 +250,9 @@ impl Transaction {
         })
     }
 
-    /// Adds an edge (AddEdge), in both directions where the type is undirected or keeps its
-    /// reverse. Returns its edge id, or `None` where edges have none. On a `unique` type an edge
-    /// that is there takes the new time and weight and keeps its id.
+    /// Adds an edge (AddEdge), in both directions if the type is undirected or keeps its reverse.
+    /// Returns its edge id, or `None` if edges have no ids. On a `unique` type, an existing edge
+    /// gets the new time and weight and keeps its id.
     ///
     /// # Errors
     /// [`UpdateError::NodeNotFound`], [`UpdateError::Read`].
@@ -267,9 +267,9 @@ impl Transaction {
         Ok(ids.first().copied())
     }
 
-    /// [`Transaction::add_edge`] for many edges, or none of them: what is refused has changed
-    /// nothing. `data` has one element for each edge, or none at all. Returns their edge ids, or
-    /// nothing where edges have none. What has to be read for them is read together.
+    /// [`Transaction::add_edge`] for many edges, all or none: an error changes nothing. `data` has
+    /// one element per edge, or is empty. Returns the edge ids; empty if edges have no ids. All
+    /// reads for the edges are made together.
     ///
     /// # Errors
     /// As [`Transaction::add_edge`], and [`UpdateError::Unsupported`] for columns of unequal
@@ -366,8 +366,8 @@ impl Transaction {
         self.set_rows(tensor, &[row], bytes)
     }
 
-    /// [`Transaction::set_row`] for many rows, which stand in `bytes` one after the other, or for
-    /// none of them: what is refused has changed nothing.
+    /// [`Transaction::set_row`] for many rows, all or none: an error changes nothing. `bytes`
+    /// contains the rows one after the other.
     ///
     /// # Errors
     /// As [`Transaction::set_row`].
@@ -406,7 +406,8 @@ impl Transaction {
 
     /// Rows of f32 (little-endian, one after the other) as the tensor stores them, for
     /// [`Transaction::set_rows`]: rounded to f16 or bf16, or to steps of the scales that were fixed
-    /// when the tensor was imported. Values are never clamped: what does not fit is refused.
+    /// when the tensor was imported. Values are never clamped: a value that does not fit is an
+    /// error.
     ///
     /// # Errors
     /// [`UpdateError::Unsupported`] for a value out of range, and for a tensor of other elements;
@@ -451,8 +452,8 @@ impl Transaction {
         Ok(self.edit()?.catalog.keys.as_ref().map_or(0, |keys| keys.forgotten_to()))
     }
 
-    /// Notes the key of the transaction, and what it did for others to read; both become durable
-    /// with it. The store must have [taken up keys](crate::Store::write_keyed).
+    /// Stores the key of the transaction and a note for later readers. Both become durable with the
+    /// commit. The store must have [taken up keys](crate::Store::write_keyed).
     ///
     /// # Errors
     /// [`UpdateError::Unsupported`] for a key that is empty, too long or known, and for a note that

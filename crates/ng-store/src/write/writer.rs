@@ -25,7 +25,7 @@ use crate::write::seen::Seen;
 const START_HALVES: u64 = 2;
 const WAIT_HALVES: u64 = 3;
 
-/// What a writer did since it was opened.
+/// The counters of a writer since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct UpdateStats {
     /// Transactions made durable.

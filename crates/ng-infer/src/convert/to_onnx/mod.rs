@@ -27,35 +27,35 @@ const OPSET: i64 = 20;
 /// Version of the file format that opset 20 came with.
 const IR_VERSION: i64 = 9;
 
-/// Why a graph cannot be written as a model file.
+/// Errors of writing a graph as a model file.
 #[derive(Clone, Debug, Error, PartialEq)]
 pub enum SaveError {
     /// Types or shapes do not fit, an input has no type, or there is no output.
     #[error(transparent)]
     Dfg(#[from] DfgError),
-    /// ONNX has nothing like it.
+    /// ONNX has no equivalent.
     #[error("{node}: {op} cannot be written as ONNX: {problem}")]
     NoCounterpart {
         /// Which node.
         node: String,
         /// Its operation.
         op: String,
-        /// What would have to be different.
+        /// The reason.
         problem: String,
     },
-    /// ONNX has one space of names for values and outputs.
+    /// An output has the name of another value. ONNX has one namespace for values and outputs.
     #[error("output {name:?} has the same name as another value; rename it")]
     Name {
         /// The name.
         name: String,
     },
-    /// ONNX takes an empty name for a value that is left out.
+    /// A name is empty. In ONNX, an empty name means an omitted value.
     #[error("{what} has an empty name; name it")]
     NoName {
         /// What has none.
         what: &'static str,
     },
-    /// A weight that no computation survives.
+    /// A weight is not finite.
     #[error(
         "weight {name:?} has {value} at index {index}, and weights must be finite; train again"
     )]
@@ -67,7 +67,7 @@ pub enum SaveError {
         /// The element, as text.
         value: String,
     },
-    /// More than protobuf can hold.
+    /// The file exceeds the limit of protobuf.
     #[error(
         "the file of the graph would have {bytes} bytes; protobuf files are smaller than 2 GiB"
     )]

@@ -4,20 +4,20 @@ use thiserror::Error;
 
 use crate::dfg::DfgError;
 
-/// Why it is not known which rows a value has.
+/// Errors of following rows through a graph.
 #[derive(Clone, Debug, Error, PartialEq)]
 pub enum LevelsError {
-    /// Types do not fit.
+    /// Types do not match.
     #[error(transparent)]
     Dfg(#[from] DfgError),
-    /// An operation treats rows in a way that cannot be followed.
+    /// Rows cannot be followed through an operation.
     #[error("{node}: {op}: {problem}")]
     Node {
         /// Which node.
         node: String,
         /// Its operation.
         op: String,
-        /// What it does with rows.
+        /// The problem.
         problem: String,
     },
 }

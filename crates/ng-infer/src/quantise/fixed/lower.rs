@@ -24,7 +24,7 @@ const MEAN_BITS: i32 = 16;
 ///
 /// # Errors
 ///
-/// Types do not fit.
+/// Types do not match.
 pub fn fixed_values<'a>(
     dfg: &'a Dfg,
     given: &[(&str, TensorType)],

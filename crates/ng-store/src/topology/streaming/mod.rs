@@ -56,9 +56,9 @@ pub type TakeList<'a> = dyn FnMut(&ListRequest, &Expansion) -> Result<(), ReadEr
 pub const STREAM_BYTES_PER_REQUEST: u64 = 512;
 
 impl Snapshot {
-    /// Expands lists that become known while others are read: `next` is asked for requests until it
-    /// has none while nothing is in flight, `draw` chooses positions of each, and `take` gets the
-    /// entries, in any order. Results are those of [`Snapshot::expand`].
+    /// Expands lists that become known while others are read. It calls `next` for requests until
+    /// there are none and no read is in flight. `draw` chooses the positions of each list, and
+    /// `take` receives the entries in any order. Results equal those of [`Snapshot::expand`].
     ///
     /// # Errors
     /// As [`Snapshot::expand`], and those of `take`.
