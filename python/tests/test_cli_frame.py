@@ -252,7 +252,7 @@ def test_an_error_is_a_line_of_json_with_the_parts_of_the_message(store, tmp_pat
     found = error_of("info", missing, "--json", capsys=capsys)
     assert found["type"] == "StoreNotFound"
     assert found["path"] == str(missing)
-    assert str(missing) in found["message"]
+    assert found["message"] == f"{missing}: no such store"
     assert found["advice"].startswith("check the path")
     assert found["advice"] not in found["message"]
     small = error_of("export", store, tmp_path / "o", "--memory", "1MB", "--json", capsys=capsys)
