@@ -8,7 +8,7 @@ one that an import with the same seed makes.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,13 +54,26 @@ class SplitOptions:
     overwrite: bool = False
 
 
+class SplitReport(TypedDict):
+    """What a split did: nodes in each part, and the number of the commit."""
+
+    node_type: str
+    tensor: str
+    unit: Literal["node", "graph"]
+    lsn: int
+    train: int
+    val: int
+    test: int
+    none: int
+
+
 def add_split(
     store: Store,
     options: SplitOptions,
     node_type: str | None = None,
     *,
     progress: Progress | None = None,
-) -> dict[str, Any]:
+) -> SplitReport:
     """Assigns the nodes of a type to train, val and test: one commit.
 
     Deleted nodes are in no part, and with `stratify` neither are unlabelled ones. Nodes of a store
@@ -73,8 +86,7 @@ def add_split(
         progress: Called with (phase, nodes done, nodes in all).
 
     Returns:
-        ``node_type``, ``tensor``, ``unit`` ("node" or "graph"), ``lsn`` of the commit, and how many
-        nodes are in ``train``, ``val``, ``test`` and ``none``.
+        What was assigned; ``none`` counts live nodes alone.
 
     Raises:
         UnsupportedArgument: The split exists and `overwrite` is false; the labels or times that are
@@ -103,11 +115,16 @@ def add_split(
             rows = codes[: owner.num_nodes]
             parts = (np.asarray(rows[span]) for span in spans(len(rows), _PART_BYTES))
             lsn = add_parts(store, owner, tensor, "u8", [], len(rows), parts, snap)
-    named = {part: int(counts[code]) for part, code in SPLITS.items()}
-    unit = "graph" if units.has_graphs else "node"
-    facts = {"node_type": owner.name, "tensor": tensor, "unit": unit, "lsn": lsn}
-    dead = owner.num_nodes - owner.num_nodes_live
-    return {**facts, **named, "none": int(counts[0]) - dead}
+    return {
+        "node_type": owner.name,
+        "tensor": tensor,
+        "unit": "graph" if units.has_graphs else "node",
+        "lsn": lsn,
+        "train": int(counts[SPLITS["train"]]),
+        "val": int(counts[SPLITS["val"]]),
+        "test": int(counts[SPLITS["test"]]),
+        "none": int(counts[0]) - (owner.num_nodes - owner.num_nodes_live),
+    }
 
 
 def _owner(snap: Snapshot, node_type: str | None) -> NodeType:

@@ -88,7 +88,9 @@ def _edge_stats(
     dead = snap.dead_nodes(edge.destination)
     for ids, found in lists_of(snap, edge):
         degrees = np.diff(found.indptr)
-        into.add(degrees[~np.isin(ids, dead)])
+        # Ids of one piece follow each other.
+        low, high = np.searchsorted(dead, (ids[0], ids[-1] + 1))
+        into.add(np.delete(degrees, dead[low:high] - ids[0]))
         counters.touch(edge.destination, ids[degrees > 0])
         counters.touch(edge.source, found.indices)
         if starts is not None:

@@ -288,6 +288,26 @@ def test_stats_leave_deleted_nodes_out_and_count_what_is_not_finite(tmp_path, ca
     assert (node["num_nodes"], node["isolated"], node["deleted"]) == (5, 1, 0)
 
 
+def test_stats_are_those_of_live_nodes(tmp_path, capsys):
+    edges = np.array([[0, 1], [1, 2], [2, 3], [3, 4]])
+    rows = np.arange(5, dtype=np.float32).reshape(5, 1)
+    np.savez(tmp_path / "a.npz", edges=edges, node_features=rows, node_labels=np.arange(5) % 2)
+    import_graph(tmp_path / "a.npz", tmp_path / "a.ng", reverse=True, split="60,20,20")
+    with ng.open(tmp_path / "a.ng") as store, store.write() as batch:
+        batch.delete_node(None, 4)
+        batch.delete_node(None, 3)
+    (node,), (edge,) = (
+        asked("stats", tmp_path / "a.ng", capsys=capsys)[kind]
+        for kind in ("node_types", "edge_types")
+    )
+    assert (node["num_nodes"], node["deleted"], node["isolated"]) == (3, 2, 0)
+    assert (node["tensors"]["x"]["min"], node["tensors"]["x"]["max"]) == (0, 2)
+    assert {c["class"]: c["count"] for c in node["labels"]["y"]["classes"]} == {0: 2, 1: 1}
+    assert sum(node["splits"]["split_0"].values()) == 3
+    assert edge["in_degree"]["histogram"] == [[0, 1], [1, 2]]
+    assert edge["out_degree"]["histogram"] == [[0, 1], [1, 2]]
+
+
 def test_counters_that_do_not_fit_are_left_out_and_said(tmp_path, capsys):
     count = 3_000_000
     ends = np.arange(10)

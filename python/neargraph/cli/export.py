@@ -52,7 +52,7 @@ def export(
     print_report(as_json, report, f"Wrote {out}", rows)
     print_notes(report["notes"])
     if not settings.silent:
-        needed = report.get("import_options", [])
+        needed = report["import_options"]
         typer.echo(
             " ".join(["import again with: neargraph import", str(out), "--out", "NEW.ng", *needed])
         )

@@ -40,7 +40,7 @@ from .node_rows import (
     widened,
 )
 from .npy_writer import NpyWriter
-from .publishing import bytes_of, published
+from .publishing import ExportReport, bytes_of, published
 
 Array = NDArray[Any]
 Progress = Callable[[str, int, int | None], None]
@@ -53,7 +53,7 @@ _SHARED = ("weight", "time")
 
 def to_graphbolt(
     store: Store | Snapshot, folder: Path | str, *, progress: Progress | None = None
-) -> dict[str, Any]:
+) -> ExportReport:
     """Writes the newest version of a store as a raw `dgl.graphbolt.OnDiskDataset`.
 
     Node and edge types are `graph`, node and edge tensors `feature_data` (`x` is called `feat` and
@@ -70,8 +70,7 @@ def to_graphbolt(
         progress: Called with (phase, rows done, rows in all).
 
     Returns:
-        ``path``, ``num_nodes``, ``num_edges``, ``bytes``, and ``notes`` as in the report of an
-        import: what GraphBolt has no place for.
+        What was written, and notes of what GraphBolt has no place for.
 
     Raises:
         UnsupportedArgument: The folder exists, or a type has a name with ":" in it.
@@ -81,15 +80,21 @@ def to_graphbolt(
         >>> neargraph.datasets.to_graphbolt(store, "cora-graphbolt")       # doctest: +SKIP
         >>> dgl.graphbolt.OnDiskDataset("cora-graphbolt").load()           # doctest: +SKIP
     """
-    target = Path(folder)
+    target, snap = Path(folder), store.snapshot()
     with yaml_for("to_graphbolt"):
         import yaml
-    with published(target) as folder:
-        writer = _Writer(store.snapshot(), folder, progress or (lambda *_: None))
+    with published(target) as staging:
+        writer = _Writer(snap, staging, progress or (lambda *_: None))
         meta = writer.write(Path(store.path).stem)
-        (folder / METADATA).write_text(yaml.safe_dump(meta, sort_keys=False))
-    size = bytes_of(target)
-    return {"path": str(target), **writer.counts, "bytes": size, "notes": writer.report()}
+        (staging / METADATA).write_text(yaml.safe_dump(meta, sort_keys=False))
+    return {
+        "path": str(target),
+        "num_nodes": snap.num_nodes,
+        "num_edges": snap.num_edges,
+        "bytes": bytes_of(target),
+        "import_options": [],
+        "notes": writer.report(),
+    }
 
 
 class _Writer:
@@ -111,7 +116,6 @@ class _Writer:
                     f'{snap.path}: GraphBolt does not take the type {name!r}, for its ":"; '
                     "import the graph under another name"
                 )
-        self.counts = {"num_nodes": snap.num_nodes, "num_edges": snap.num_edges}
 
     def report(self) -> list[dict[str, Any]]:
         return [asdict(note) for note in self._notes]
@@ -121,7 +125,7 @@ class _Writer:
         schema = self._snap.schema
         if schema.raw["reuse_ids"]:
             message = "the store gives ids of deleted nodes to new ones; the folder does not say so"
-            self._note("reuse-ids-dropped", self.counts["num_nodes"], message)
+            self._note("reuse-ids-dropped", self._snap.num_nodes, message)
         for part in ("nodes", "edges", "sets"):
             (self._folder / part).mkdir()
         nodes: list[dict[str, Any]] = []

@@ -43,6 +43,9 @@ class Leftovers:
             message = f"{dead} deleted nodes of type {node.name} stay, without edges"
             self.note("nodes-deleted", dead, message)
         for tensor in node.tensors:
+            if tensor.sparse:
+                message = f"tensor {tensor.name} of {node.name} is stored without its zeros; they"
+                self.note("zeros-written", node.num_nodes, f"{message} are written")
             if tensor.scaled or tensor.dtype == "bf16":
                 message = f"tensor {tensor.name} of {node.name} is {tensor.dtype}, written as f32"
                 self.note("widened", node.num_nodes, message)

@@ -26,7 +26,7 @@ from .edge_rows import EdgeRows, EdgeTable
 from .leftovers import Leftovers, all_undirected
 from .node_rows import name_pieces, node_pieces, numpy_kind
 from .npy_writer import NpyWriter
-from .publishing import bytes_of, published_file
+from .publishing import ExportReport, bytes_of, published_file
 
 Array = NDArray[Any]
 Progress = Callable[[str, int, int | None], None]
@@ -37,7 +37,7 @@ _INT, _FLOAT = np.dtype(np.int64), np.dtype(np.float32)
 
 def to_npz(
     store: Store | Snapshot, out: Path | str, *, progress: Progress | None = None
-) -> dict[str, Any]:
+) -> ExportReport:
     """Writes the newest version of a store as an .npz file; see the module for its members.
 
     Rows of edge tensors stand beside their edge. Splits are `T_split_0` (0 none, 1 train, 2 val, 3
@@ -49,7 +49,7 @@ def to_npz(
         progress: Called with (phase, rows done, rows in all).
 
     Returns:
-        As of `to_parquet`.
+        What was written, how an import reads it again, and what it lacks.
 
     Raises:
         UnsupportedArgument: `out` exists, does not end in .npz, or names of types are ambiguous.

@@ -27,7 +27,7 @@ from neargraph.store import Store
 from .edge_rows import EdgeRows, EdgeTable
 from .leftovers import Leftovers, all_undirected
 from .node_rows import NAMES_AT_ONCE, node_rows, numpy_kind
-from .publishing import bytes_of, published
+from .publishing import ExportReport, bytes_of, published
 
 Array = NDArray[Any]
 Progress = Callable[[str, int, int | None], None]
@@ -44,7 +44,7 @@ _EDGE_WORDS = {"edge_id", "eid"} | {name for names in COLUMN_NAMES.values() for 
 
 def to_parquet(
     store: Store | Snapshot, out: Path | str, *, progress: Progress | None = None
-) -> dict[str, Any]:
+) -> ExportReport:
     """Writes the newest version of a store as a folder of Parquet tables.
 
     A row group has at most 16 MiB, or an eighth of the store's memory. Tensors of several columns
@@ -57,9 +57,7 @@ def to_parquet(
         progress: Called with (phase, rows done, rows in all).
 
     Returns:
-        ``path``, ``num_nodes``, ``num_edges``, ``bytes``; ``import_options``, with which
-        `neargraph import` gives the same store; and ``notes``, as in the report of an import: what
-        it would not give back.
+        What was written, how an import reads it again, and what it lacks.
 
     Raises:
         UnsupportedArgument: `out` exists, or the name of a type cannot be part of a file name.

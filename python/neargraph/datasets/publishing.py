@@ -9,8 +9,24 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, TypedDict
 
 from neargraph.exceptions import UnsupportedArgument
+
+
+class ExportReport(TypedDict):
+    """What an export did.
+
+    ``import_options`` are options of `neargraph import` with which it makes the same store of the
+    output; ``notes``, as in the report of an import, say what the output does not hold.
+    """
+
+    path: str
+    num_nodes: int
+    num_edges: int
+    bytes: int
+    import_options: list[str]
+    notes: list[dict[str, Any]]
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from neargraph.units import format_bytes, parse_bytes
 from .edge_rows import EdgeTable
 from .leftovers import Leftovers
 from .node_rows import name_pieces, node_pieces, numpy_kind
-from .publishing import bytes_of, published_file
+from .publishing import ExportReport, bytes_of, published_file
 
 Array = NDArray[Any]
 Progress = Callable[[str, int, int | None], None]
@@ -41,7 +41,7 @@ def to_pyg(
     *,
     memory: str | int | None = None,
     progress: Progress | None = None,
-) -> dict[str, Any]:
+) -> ExportReport:
     """Writes the newest version of a store as a `Data` or `HeteroData`, by torch.save.
 
     Node tensors keep their names; splits are `train_mask`, `val_mask` and `test_mask`; edges have
@@ -56,7 +56,7 @@ def to_pyg(
         progress: Called with (phase, rows done, rows in all).
 
     Returns:
-        As of `to_parquet`.
+        What was written, how an import reads it again, and what it lacks.
 
     Raises:
         BudgetTooSmall: The graph does not fit; the message says what it takes.
