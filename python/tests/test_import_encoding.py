@@ -1,5 +1,6 @@
 """Encodings of text: what is read, byte order marks, and a wrong one by line and byte."""
 
+import codecs
 import gzip
 import io
 
@@ -56,6 +57,13 @@ def test_a_byte_order_mark_is_no_part_of_the_first_name(tmp_path):
         (tmp_path / name).write_bytes("zoe,adam\n".encode(encoding))
         imported(tmp_path / name, tmp_path / f"{name}.ng", encoding)
         assert stored(tmp_path / f"{name}.ng") == [("zoe", "adam")]
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_column(tmp_path):
+    content = codecs.BOM_UTF16_LE + "dst,src\nzoe,adam\n".encode("utf-16-le")
+    (tmp_path / "in.csv").write_bytes(content)
+    imported(tmp_path / "in.csv", tmp_path / "g.ng", "utf-16-le")
+    assert stored(tmp_path / "g.ng") == [("adam", "zoe")]
 
 
 def test_a_stream_is_converted_too(tmp_path):

@@ -82,7 +82,7 @@ def _first_edges(
     for file in edge.files:
         assert isinstance(file, TextColumns)
         with _head_as_utf8(file, folder) as arguments:
-            more = importer.preview_text(number, arguments, rows - len(found["ends"]))
+            more = importer.preview_text(number, arguments, rows)
         found = {name: values + more[name] for name, values in found.items()}
         if len(found["ends"]) >= rows:
             break
