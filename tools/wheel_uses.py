@@ -75,7 +75,7 @@ def labelled_store(path: str = "labelled.ng") -> Path:
     edges = rng.integers(0, NODES, (2, 6 * NODES))
     for name, array in {"edge_index": edges, "x": x, "y": y}.items():
         np.save(folder / f"{name}.npy", array)
-    run("import", folder, "--out", path, "--split", "60,20,20", "--memory", "256MB")
+    run("import", folder, "--out", path, "--split-sizes", "60,20,20", "--memory", "256MB")
     return Path(path)
 
 
@@ -87,7 +87,7 @@ def base() -> None:
     expect(ng.__version__ == metadata.version("neargraph"), f"__version__ is {ng.__version__}")
     for name in ("py.typed", "_core.pyi", "include/ng_plugin.h"):
         expect((here / name).is_file(), f"{name} is not in the wheel")
-    run("import", edge_list(), "--out", "g.ng", "--memory", "256MB", "--split", "60,20,20")
+    run("import", edge_list(), "--out", "g.ng", "--memory", "256MB", "--split-sizes", "60,20,20")
     with ng.open("g.ng", memory=MEMORY) as store:
         sampled = ng.NumpySampler(store, [5, 5], seed=7).sample([1, 2, 3])
         expect(len(sampled.nodes()) > 3, f"{len(sampled.nodes())} nodes were sampled")

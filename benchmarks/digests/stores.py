@@ -96,16 +96,16 @@ def standard_at(folder: Path) -> Graph:
 
 WIDE = {"small": 128, "large": 384}
 GRAPHS: dict[str, Graph] = {
-    "cora": Graph(_real("npz_graphs", "cora.npz", split="60,20,20", dense=True)),
+    "cora": Graph(_real("npz_graphs", "cora.npz", split_sizes="60,20,20", dense=True)),
     "physics": Graph(
-        _real("npz_graphs", "ms_academic_phy.npz", split="60,20,20", undirected=True),
+        _real("npz_graphs", "ms_academic_phy.npz", split_sizes="60,20,20", undirected=True),
         batch_size=16,
         memory_mb=WIDE,
     ),
     "cnr": Graph(_cnr, memory_mb=WIDE),
     "dblp": Graph(_real("dblp_coauthor_temporal", "dblp.txt.gz", edge_ids=True)),
     "debian": Graph(
-        _real("debian_bookworm", "debian_packages.npz", edge_ids=True, split="60,20,20"),
+        _real("debian_bookworm", "debian_packages.npz", edge_ids=True, split_sizes="60,20,20"),
         node_type="package",
         batch_size=16,
         fanouts=(3, 2),

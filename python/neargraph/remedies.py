@@ -16,7 +16,16 @@ from typing import Any
 from neargraph.units import format_bytes
 
 _HINTS = ("delimiter", "header", "columns", "strings", "time_scale", "encoding", "bipartite")
-_VALUES = ("out", "format", "num_nodes", "split", "split_type", "x_dtype", "memory", "threads")
+_VALUES = (
+    "out",
+    "format",
+    "num_nodes",
+    "split_sizes",
+    "split_type",
+    "x_dtype",
+    "memory",
+    "threads",
+)
 _WITHOUT_OPTION = "it takes {size}, which a quarter of this machine's memory is not"
 # By name: what the command line says, whose options become keywords in Python; or what Python says
 # and what the command line says, which is nothing where no command has a way.

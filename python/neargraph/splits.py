@@ -50,7 +50,7 @@ def split_owner(schema: Schema, node_type: str | None) -> NodeType:
     if not split_columns(owner):
         raise NameNotFound(
             f"node type {owner.name!r} has no splits; give node ids, or import the store again "
-            "with `neargraph import --split 60,20,20`"
+            "with `neargraph import --split-sizes 60,20,20`"
         )
     return owner
 

@@ -29,7 +29,7 @@ with ng.open(sys.argv[1], memory="64MB") as store:
 @pytest.fixture
 def store(tmp_path):
     path = tmp_path / "g.ng"
-    run_import(plan_generated(800, 4000, 16, 4), path, ImportOptions(split=(60, 20, 20)))
+    run_import(plan_generated(800, 4000, 16, 4), path, ImportOptions(split_sizes=(60, 20, 20)))
     return path
 
 

@@ -42,7 +42,7 @@ def wide(tmp_path_factory) -> str:
         attr_shape=np.array(rows.shape),
         labels=np.arange(NODES) % 4,
     )
-    import_graph(folder / "g.npz", folder / "g.ng", split=(60, 20, 20))
+    import_graph(folder / "g.npz", folder / "g.ng", split_sizes=(60, 20, 20))
     return str(folder / "g.ng")
 
 

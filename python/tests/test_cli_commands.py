@@ -13,7 +13,7 @@ from neargraph.importers import ImportOptions, run_import
 @pytest.fixture
 def store(tmp_path):
     path = tmp_path / "g.ng"
-    run_import(plan_generated(800, 4000, 16, 4), path, ImportOptions(split=(60, 20, 20)))
+    run_import(plan_generated(800, 4000, 16, 4), path, ImportOptions(split_sizes=(60, 20, 20)))
     return path
 
 
@@ -183,7 +183,7 @@ def test_doctor_says_what_it_found(tmp_path, capsys):
             ["import", "{d}/e.csv", "--out", "{d}/g.ng", "--memory", "lots"],
             "'lots' is not a valid size",
         ),
-        (["import", "{d}/e.csv", "--out", "{d}/g.ng", "--split", "1,2"], "60,20,20"),
+        (["import", "{d}/e.csv", "--out", "{d}/g.ng", "--split-sizes", "1,2"], "60,20,20"),
         (["import", "{d}/e.csv", "--out", "{d}/g.ng", "--self-loops", "maybe"], "keep, remove"),
         (["import", "{d}/e.csv", "--out", "{d}/g.ng", "--columns", "a=1"], "is not a valid column"),
         (["import", "{d}/e.csv", "--out", "{d}/g.ng", "--columns", "src=9"], "have 2 columns"),

@@ -26,7 +26,7 @@ OWN = [entry for entry in COMMANDS if not entry.passes_on]
 @pytest.fixture
 def store(tmp_path):
     path = tmp_path / "g.ng"
-    run_import(plan_generated(800, 4000, 16, 4), path, ImportOptions(split=(60, 20, 20)))
+    run_import(plan_generated(800, 4000, 16, 4), path, ImportOptions(split_sizes=(60, 20, 20)))
     return path
 
 

@@ -292,7 +292,7 @@ def test_stats_are_those_of_live_nodes(tmp_path, capsys):
     edges = np.array([[0, 1], [1, 2], [2, 3], [3, 4]])
     rows = np.arange(5, dtype=np.float32).reshape(5, 1)
     np.savez(tmp_path / "a.npz", edges=edges, node_features=rows, node_labels=np.arange(5) % 2)
-    import_graph(tmp_path / "a.npz", tmp_path / "a.ng", reverse=True, split="60,20,20")
+    import_graph(tmp_path / "a.npz", tmp_path / "a.ng", reverse=True, split_sizes="60,20,20")
     with ng.open(tmp_path / "a.ng") as store, store.write() as batch:
         batch.delete_node(None, 4)
         batch.delete_node(None, 3)

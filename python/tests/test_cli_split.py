@@ -39,7 +39,7 @@ def codes(path, node_type=None, column="split_0"):
 
 def test_a_random_split_is_that_of_an_import(tmp_path, capsys):
     for name, split in (("a.ng", (50, 20, 10)), ("b.ng", None)):
-        options = ImportOptions(split=split, seed=9)
+        options = ImportOptions(split_sizes=split, seed=9)
         run_import(plan_generated(5000, 9000, 4, 3), tmp_path / name, options)
     path = tmp_path / "b.ng"
     report = asked(path, "--sizes", "50,20,10", "--seed", 9, capsys=capsys)

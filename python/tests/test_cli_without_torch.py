@@ -29,7 +29,9 @@ def run(*arguments):
 @pytest.fixture
 def store(tmp_path):
     (tmp_path / "e.txt").write_text("".join(f"{k} {k * 7 % 100}\n" for k in range(100)))
-    done = run("import", tmp_path / "e.txt", "--out", tmp_path / "g.ng", "--split", "60,20,20")
+    done = run(
+        "import", tmp_path / "e.txt", "--out", tmp_path / "g.ng", "--split-sizes", "60,20,20"
+    )
     assert done.returncode == 0, done.stderr
     return tmp_path / "g.ng"
 

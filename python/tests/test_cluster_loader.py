@@ -212,7 +212,7 @@ def test_an_error_of_a_batch_reaches_the_caller_and_the_thread_ends(homo):
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
     path = tmp_path_factory.mktemp("cluster") / "g.ng"
-    options = ImportOptions(undirected=True, unique=True, split=(60, 20, 20))
+    options = ImportOptions(undirected=True, unique=True, split_sizes=(60, 20, 20))
     run_import(plan_generated(3000, 20_000, 200, 6), path, options)
     return path
 

@@ -36,7 +36,7 @@ class Watched(logging.Handler):
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
     path = tmp_path_factory.mktemp("decisions") / "g.ng"
-    options = ImportOptions(undirected=True, unique=True, split=(60, 20, 20), dense=True)
+    options = ImportOptions(undirected=True, unique=True, split_sizes=(60, 20, 20), dense=True)
     run_import(plan_generated(40_000, 200_000, 500, 6), path, options)
     return path
 

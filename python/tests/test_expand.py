@@ -92,7 +92,7 @@ def test_splits_are_those_of_the_originals(tmp_path):
 def test_copies_of_deleted_nodes_are_in_no_split(tmp_path):
     edges = np.stack([np.arange(300), (np.arange(300) * 7 + 1) % 300], axis=1)
     np.savez(tmp_path / "a.npz", edges=edges, node_features=np.eye(300, 4, dtype=np.float32))
-    import_graph(tmp_path / "a.npz", tmp_path / "a.ng", split=(60, 20, 20), reverse=True)
+    import_graph(tmp_path / "a.npz", tmp_path / "a.ng", split_sizes=(60, 20, 20), reverse=True)
     with ng.open(tmp_path / "a.ng", memory="64MB") as store:
         gone = store.split("train")[:5]
         with store.write() as tx:
@@ -257,7 +257,7 @@ def test_the_command_takes_a_factor_or_a_seed(tmp_path):
 
 
 def test_a_real_graph_is_expanded(tmp_path):
-    import_graph(data("npz_graphs", "citeseer.npz"), tmp_path / "a.ng", split="60,20,20")
+    import_graph(data("npz_graphs", "citeseer.npz"), tmp_path / "a.ng", split_sizes="60,20,20")
     with ng.open(tmp_path / "a.ng", memory="128MB") as store:
         expand(store, tmp_path / "b.ng", 4)
         with ng.open(tmp_path / "b.ng", memory="128MB") as wide:

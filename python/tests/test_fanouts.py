@@ -32,7 +32,7 @@ def test_num_neighbors_objects_are_taken_with_their_default(hetero):
 
 
 def test_bad_fanouts_say_what_is_wrong(hetero):
-    with pytest.raises(ValueError, match="miss edge type"):
+    with pytest.raises(ValueError, match="have no list for edge type"):
         resolve_fanouts(hetero.schema, {WRITES: [2]})
     with pytest.raises(ng.NameNotFound, match="reviews"):
         resolve_fanouts(hetero.schema, {("author", "reviews", "paper"): [2]})

@@ -73,7 +73,7 @@ def test_two_names_have_a_relation():
     [
         (["--undirected"], "(user, rates, item) joins two node types and cannot be undirected; "),
         (["--num-nodes", "9"], "has several node types; leave out --num-nodes"),
-        (["--split", "50,25,25"], "choose one with --split-type: user, item"),
+        (["--split-sizes", "50,25,25"], "choose one with --split-type: user, item"),
         (["--format", "lists"], "bipartite is not a setting of the format lists; leave out"),
     ],
 )

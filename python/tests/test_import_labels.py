@@ -143,7 +143,7 @@ def test_one_mask_alone_is_a_split(tmp_path):
 @pytest.mark.parametrize("split", ["50,25,25", (50, 25, 25), [50.0, 25.0, 25.0]])
 def test_from_pyg_draws_a_split_of_text_and_of_numbers(split, tmp_path):
     data = Data(x=torch.ones(4, 1), edge_index=torch.from_numpy(RING))
-    ng.from_pyg(data, tmp_path / "g.ng", split=split)
+    ng.from_pyg(data, tmp_path / "g.ng", split_sizes=split)
     assert [sum(mask) for mask in masks(tmp_path / "g.ng")] == [2, 1, 1]
 
 
@@ -151,5 +151,5 @@ def test_from_pyg_draws_a_split_of_text_and_of_numbers(split, tmp_path):
 def test_a_split_that_is_none_is_refused(split, tmp_path):
     data = Data(x=torch.ones(4, 1), edge_index=torch.from_numpy(RING))
     with pytest.raises(ValueError, match="is not a valid split"):
-        ng.from_pyg(data, tmp_path / "g.ng", split=split)
+        ng.from_pyg(data, tmp_path / "g.ng", split_sizes=split)
     assert not (tmp_path / "g.ng").exists()

@@ -41,7 +41,7 @@ def test_an_import_writes_the_split_and_invents_none(tmp_path):
     run_import(
         plan_generated(1000, 3000, 8, 4),
         tmp_path / "g.ng",
-        ImportOptions(split=(60, 20, 20), seed=3),
+        ImportOptions(split_sizes=(60, 20, 20), seed=3),
     )
     with ng.open(tmp_path / "plain.ng", memory="64MB") as store:
         assert [t.name for t in store.schema.node_types[0].tensors] == ["x", "y"]
@@ -55,6 +55,6 @@ def test_text_whose_nodes_are_only_known_at_the_end_can_be_split(tmp_path):
     from neargraph.importers import import_graph
 
     (tmp_path / "e.txt").write_text("0 1\n1 2\n9 3\n")
-    import_graph(tmp_path / "e.txt", tmp_path / "g.ng", split=(50, 30, 20))
+    import_graph(tmp_path / "e.txt", tmp_path / "g.ng", split_sizes=(50, 30, 20))
     with ng.open(tmp_path / "g.ng", memory="64MB") as store:
         assert [len(store.split(name)) for name in ("train", "val", "test")] == [5, 3, 2]

@@ -329,7 +329,7 @@ def test_ranks_share_every_batch(homo):
     parts = [
         [
             batch.input_id.tolist()
-            for batch in ng.LinkNeighborLoader(homo, [1], **how_links(rank=rank, world_size=2))
+            for batch in ng.LinkNeighborLoader(homo, [1], **how_links(ranks=(rank, 2)))
         ]
         for rank in range(2)
     ]
@@ -457,8 +457,8 @@ def test_links_whose_other_direction_has_no_times_are_refused(tmp_path):
         ({"edge_label_index": "sells"}, "sells"),
         ({"edge_label": [1, 2]}, "edge_label"),
         ({"edge_label": 1}, "edge_label"),
-        ({"edge_label": ["a", "b"]}, "edge_label holds numbers"),
-        ({"edge_label": [None] * 1500}, "edge_label holds numbers"),
+        ({"edge_label": ["a", "b"]}, "edge_label must hold one number per link"),
+        ({"edge_label": [None] * 1500}, "edge_label must hold one number per link"),
         ({"sampler": [1]}, "edge_label_index="),
         ({"edge_label": [1] * 1500, "neg_sampling": "triplet"}, "edge_label"),
         ({"edge_label_time": [1] * 1500}, "edge_label_time"),

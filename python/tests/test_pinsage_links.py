@@ -172,7 +172,7 @@ def test_reading_threads_and_processes_give_the_same_batches_and_seeds_others(ho
 
 def test_ranks_share_every_batch(homo):
     whole = [batch.input_id.tolist() for batch in make(homo, **how())]
-    parts = [make(homo, **how(rank=rank, world_size=2)) for rank in range(2)]
+    parts = [make(homo, **how(ranks=(rank, 2))) for rank in range(2)]
     joined = [
         one.input_id.tolist() + other.input_id.tolist() for one, other in zip(*parts, strict=True)
     ]
@@ -216,8 +216,8 @@ def test_the_budget_holds_around_links(homo_path):
 @pytest.mark.parametrize(
     ("given", "named"),
     [
-        ({"input_nodes": [1]}, "input_nodes or links"),
-        ({"links": None, "edge_label": [1]}, "edge_label= has no effect without edge_label_index="),
+        ({"input_nodes": [1]}, "input_nodes= has no effect with links"),
+        ({"links": None, "edge_label": [1]}, "edge_label= has no effect without edge_label_index"),
         ({"edge_label": [1, 2]}, "edge_label"),
         ({"edge_label": [1] * 1500, "neg_sampling": "triplet"}, "edge_label"),
         ({"links": [[1, 2], [3]]}, "edge_label_index"),

@@ -18,7 +18,9 @@ from neargraph.importers import ImportOptions, run_import  # noqa: E402
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("predict")
-    run_import(plan_generated(800, 4000, 16, 4), folder / "g.ng", ImportOptions(split=(60, 20, 20)))
+    run_import(
+        plan_generated(800, 4000, 16, 4), folder / "g.ng", ImportOptions(split_sizes=(60, 20, 20))
+    )
     torch.manual_seed(1)
     with ng.open(folder / "g.ng", memory="64MB") as store:
         ng.export(ng.nn.GraphSAGE(16, 8, 4).eval(), store, folder / "m.ngm", fanouts=[5, 3])

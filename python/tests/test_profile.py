@@ -22,7 +22,7 @@ PARTS = ("linear", "message", "aggregate", "update")
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
     path = tmp_path_factory.mktemp("profile") / "g.ng"
-    options = ImportOptions(undirected=True, unique=True, split=(60, 20, 20))
+    options = ImportOptions(undirected=True, unique=True, split_sizes=(60, 20, 20))
     run_import(plan_generated(1500, 9000, 64, 4), path, options)
     return path
 

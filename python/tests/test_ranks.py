@@ -8,7 +8,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("torch_geometric")
 
 
-def ranks_of(store, world_size, **options):
+def ranks_of(store, world_size, pad=None):
     return [
         ng.NeighborLoader(
             store,
@@ -17,8 +17,7 @@ def ranks_of(store, world_size, **options):
             batch_size=16,
             shuffle=True,
             seed=7,
-            ranks=(rank, world_size),
-            **options,
+            ranks=ng.Ranks(rank, world_size, pad),
         )
         for rank in range(world_size)
     ]

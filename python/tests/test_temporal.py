@@ -242,11 +242,11 @@ def test_memory_reading_back_ends_and_processes_give_the_same_batches(
     for reading in ("on_demand", "scan", "window", "distribute"):
         assert run(reading=reading) == expected, reading
     for two_phase in (True, False):
-        assert run(reading="scan", two_phase=two_phase) == expected
+        assert run(reading=ng.Reading("scan", two_phase=two_phase)) == expected
     for backend in back_ends(tmp_path):
         assert run(backend=backend, memory="16MB", reading="on_demand") == expected, backend
     assert run(num_workers=2) == expected
-    assert run(threads=1, prefetch=1) == expected
+    assert run(reading=ng.Reading(threads=1, prefetch=1)) == expected
 
 
 def test_long_lists_are_searched_on_pages_as_in_memory(tmp_path):

@@ -208,7 +208,7 @@ def test_labels_of_half_precision_are_numbers_and_deleted_nodes_in_no_set(tmp_pa
     torch = pytest.importorskip("torch")
     edges = np.stack([np.arange(300), (np.arange(300) * 7 + 1) % 300], axis=1)
     np.savez(tmp_path / "a.npz", edges=edges, node_features=np.eye(300, 4, dtype=np.float32))
-    import_graph(tmp_path / "a.npz", tmp_path / "a.ng", split=(60, 20, 20), reverse=True)
+    import_graph(tmp_path / "a.npz", tmp_path / "a.ng", split_sizes=(60, 20, 20), reverse=True)
     y = torch.linspace(-3, 3, 300)
     with ng.open(tmp_path / "a.ng", memory="64MB") as store:
         store.add_tensor("y", y.to(torch.bfloat16))
@@ -301,7 +301,7 @@ def test_the_command_writes_the_same_and_refuses_other_formats(tmp_path):
 
 
 def test_a_real_graph_comes_back(tmp_path):
-    import_graph(data("npz_graphs", "cora_ml.npz"), tmp_path / "a.ng", split="60,20,20")
+    import_graph(data("npz_graphs", "cora_ml.npz"), tmp_path / "a.ng", split_sizes="60,20,20")
     with ng.open(tmp_path / "a.ng", memory="128MB") as store:
         to_graphbolt(store, tmp_path / "out")
         import_graph(tmp_path / "out", tmp_path / "b.ng")

@@ -47,7 +47,7 @@ class Stop(Exception):
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
     path = tmp_path_factory.mktemp("folder") / "g.ng"
-    options = ImportOptions(undirected=True, unique=True, split=(60, 20, 20))
+    options = ImportOptions(undirected=True, unique=True, split_sizes=(60, 20, 20))
     run_import(plan_generated(1500, 9000, 50, 6), path, options)
     return path
 
@@ -239,7 +239,9 @@ def test_what_the_schedule_counts_stays_as_it_was(schedule, changed, is_free):
 
 
 def test_another_store_is_refused(whole, tmp_path):
-    run_import(plan_generated(300, 900, 50, 6), tmp_path / "h.ng", ImportOptions(split="60,20,20"))
+    run_import(
+        plan_generated(300, 900, 50, 6), tmp_path / "h.ng", ImportOptions(split_sizes="60,20,20")
+    )
     with pytest.raises(ng.StateMismatch, match="another store"):
         evaluate(whole[0], store=tmp_path / "h.ng")
     refused = pytest.raises(ng.StateMismatch, match="another store")

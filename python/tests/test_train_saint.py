@@ -107,7 +107,9 @@ def test_the_loss_is_the_mean_of_the_training_labels_on_average(hubs, kind):
 
 
 def test_a_store_that_lacks_what_is_drawn_by_is_refused_with_all_that_it_lacks(tmp_path):
-    run_import(plan_generated(60, 200, 2, 2), tmp_path / "g.ng", ImportOptions(split="60,20,20"))
+    run_import(
+        plan_generated(60, 200, 2, 2), tmp_path / "g.ng", ImportOptions(split_sizes="60,20,20")
+    )
     both = (
         r"edge ids, .* coverage=50 .*, and the reverse .* `neargraph import --edge-ids --reverse`"
     )

@@ -22,7 +22,7 @@ def path(tmp_path_factory):
     run_import(
         plan_generated(3000, 20_000, 200, 6),
         path,
-        ImportOptions(undirected=True, unique=True, split=(60, 20, 20)),
+        ImportOptions(undirected=True, unique=True, split_sizes=(60, 20, 20)),
     )
     return path
 
@@ -110,7 +110,7 @@ def test_what_cannot_be_trained_is_said_by_name(tmp_path, hetero):
     run_import(plan_generated(100, 300, 4, 2), tmp_path / "g.ng")
     with (
         ng.open(tmp_path / "g.ng", memory="64MB") as store,
-        pytest.raises(ng.NameNotFound, match="--split"),
+        pytest.raises(ng.NameNotFound, match="--split-sizes"),
     ):
         fit(store)
 
@@ -121,7 +121,7 @@ def test_missing_labels_take_no_part(tmp_path):
     labels[::2] = np.nan
     plan.nodes[0].tensors[1].dtype = "f32"
     plan.nodes[0].tensors[1].chunks = lambda: iter([labels])
-    run_import(plan, tmp_path / "g.ng", ImportOptions(split=(60, 20, 20)))
+    run_import(plan, tmp_path / "g.ng", ImportOptions(split_sizes=(60, 20, 20)))
     with ng.open(tmp_path / "g.ng", memory="64MB") as store:
         result = fit(store, TrainConfig(fanouts=(3,), hidden=8, epochs=1))
         assert result.num_classes == 3

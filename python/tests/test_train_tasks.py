@@ -68,7 +68,7 @@ def graph_store(path, graphs=60, *, features=True):
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory):
     path = tmp_path_factory.mktemp("tasks") / "g.ng"
-    options = ImportOptions(undirected=True, unique=True, edge_ids=True, split=(60, 20, 20))
+    options = ImportOptions(undirected=True, unique=True, edge_ids=True, split_sizes=(60, 20, 20))
     run_import(plan_generated(1000, 6000, 16, 4), path, options)
     return path
 

@@ -38,7 +38,7 @@ class Terminal(io.StringIO):
 @pytest.fixture(scope="module")
 def path(tmp_path_factory):
     path = tmp_path_factory.mktemp("line") / "g.ng"
-    options = ImportOptions(undirected=True, unique=True, split=(60, 20, 20))
+    options = ImportOptions(undirected=True, unique=True, split_sizes=(60, 20, 20))
     run_import(plan_generated(3000, 20_000, 200, 6), path, options)
     return path
 

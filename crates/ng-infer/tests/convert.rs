@@ -187,7 +187,7 @@ fn functions_come_in_line_each_time_with_their_attributes() {
     of_new.functions.clear();
     refused(
         &of_new,
-        "node \"of_y\": Newest: the engine does not have it, and the file has no body",
+        "node \"of_y\": Newest: the engine does not support this operator, and the file has no function",
     );
 }
 

@@ -26,7 +26,7 @@ fn only_plain_file_names_are_taken() {
 #[test]
 fn ranges_must_be_stated_and_fit_the_shape() {
     let with = |offset, length| external("t", &[2], "w", offset, length);
-    check(with("0", "4"), &["tensor \"t\"", "length 4", "needs 8"]);
+    check(with("0", "4"), &["tensor \"t\"", "length 4", "the 8 bytes"]);
     for text in ["", "-1", "+1", " 1", "0x1", "1e3", "99999999999999999999"] {
         check(with(text, "8"), &["offset", "not a 64-bit number"]);
         check(with("0", text), &["length", "not a 64-bit number"]);

@@ -227,7 +227,7 @@ fn a_number_that_is_no_scale_is_damage_and_named_by_verify() {
     let tensor = TensorRef { owner: Owner::Node(NodeTypeId(0)), index: 0 };
     let error = store.snapshot().decoder(tensor, Dtype::F32).expect_err("damage");
     let is_named = matches!(&error, ReadError::Damaged { file, what, .. }
-        if file == "t1.dat" && what.contains("column 1 has scale -2"));
+        if file == "t1.dat" && what.contains("the scale -2 of column 1"));
     assert!(is_named, "{error}");
     // What is stored can be read all the same.
     assert!(store.snapshot().decoder(tensor, Dtype::I8).is_ok());

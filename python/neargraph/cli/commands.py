@@ -45,7 +45,7 @@ COMMANDS = (
         "Import an edge list, tables, arrays or a known data set into a new store.",
         (
             "neargraph import edges.csv --out G.ng --memory 256MB",
-            "neargraph import edges.csv --out G2.ng --undirected --split 60,20,20 --dry-run",
+            "neargraph import edges.csv --out G2.ng --undirected --split-sizes 60,20,20 --dry-run",
         ),
         "import_",
     ),

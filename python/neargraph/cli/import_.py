@@ -3,7 +3,7 @@
 from dataclasses import asdict
 from inspect import signature
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -26,7 +26,8 @@ from neargraph.units import parse_bytes
 
 from . import import_options as given
 from .import_preview import preview_tables
-from .show import bars, console, pairs_table, print_json, readable, size
+from .settings import Json
+from .show import bars, console, pairs_table, print_json, print_notes, readable, size
 
 
 @minimum_of(lambda minimum: minimum + INTERPRETER_BYTES)
@@ -55,7 +56,7 @@ def import_(
     edge_ids: given.EdgeIds = False,
     relabel: given.Relabel = False,
     num_nodes: given.NumNodes = None,
-    split: given.Split = None,
+    split_sizes: given.SplitSizes = None,
     split_type: given.SplitType = None,
     seed: given.Seed = 0,
     x_dtype: given.XDtype = None,
@@ -67,7 +68,7 @@ def import_(
     threads: given.Threads = None,
     overwrite: given.Overwrite = False,
     dry_run: given.DryRun = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Import an edge list, tables, arrays or a known data set into a new store."""
     _import(dict(locals()))
@@ -96,7 +97,7 @@ def _import(values: dict[str, Any]) -> None:
         print_json({**_planned(plan, estimate, notes), "preview": preview})
     else:
         console().print(preview_tables(preview))
-        _show_notes(notes)
+        print_notes(notes)
 
 
 def _words(remedy: dict[str, Any]) -> str:
@@ -112,7 +113,7 @@ def _run(
     plan: GraphPlan, out: Path, settings: ImportOptions, estimate: dict[str, Any], as_json: bool
 ) -> None:
     try:
-        with bars(as_json) as progress:
+        with bars() as progress:
             report = run_import(plan, out, settings, progress)
     except ImportFailed as error:
         error.notes = in_words(error.notes, _words)
@@ -164,7 +165,7 @@ def _show_plan(plan: GraphPlan, estimate: dict[str, Any]) -> None:
 def _show_report(out: Path, report: dict[str, Any]) -> None:
     rows = [(_label(key), readable(key, report[key])) for key in report if key != "notes"]
     console().print(pairs_table(f"Wrote {out}", rows))
-    _show_notes(report["notes"])
+    print_notes(report["notes"])
 
 
 def _show_notes(notes: list[dict[str, Any]]) -> None:

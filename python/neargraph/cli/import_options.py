@@ -170,7 +170,7 @@ NumNodes = Annotated[
         rich_help_panel=_NODES,
     ),
 ]
-Split = Annotated[
+SplitSizes = Annotated[
     str | None,
     typer.Option(
         metavar="TRAIN,VAL,TEST",

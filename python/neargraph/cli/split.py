@@ -46,7 +46,8 @@ def split(
     """Assign the nodes of a type to train, val and test.
 
     The change is one commit. With the same seed, a random split is the same as the one of
-    `neargraph import --split`. In stores of many graphs, all nodes of a graph get the same part.
+    `neargraph import --split-sizes`. In stores of many graphs, all nodes of a graph get the same
+    part.
     """
     from neargraph.splitting import SplitOptions, add_split
 

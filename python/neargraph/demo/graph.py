@@ -106,7 +106,7 @@ def make_graph(recipe: Recipe, settings: DemoSettings, progress: Bars) -> DemoGr
         undirected=True,
         unique=True,
         self_loops="remove",
-        split=recipe.split,
+        split_sizes=recipe.split,
         seed=settings.seed,
         dense=True,
         overwrite=True,

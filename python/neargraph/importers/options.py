@@ -14,8 +14,9 @@ XDtype = Literal["f32", "f16", "bf16", "i8"]
 class ImportOptions:
     """What the user asked of an import; the defaults keep what the file says.
 
-    ``memory`` is in bytes and bounds what the import adds to the process. ``split`` is (train, val,
-    test) in percent, drawn over the nodes of ``split_type`` (default: the type that has labels).
+    ``memory`` is in bytes and bounds what the import adds to the process. ``split_sizes`` is
+    (train, val, test) in percent, drawn over the nodes of ``split_type`` (default: the type that
+    has labels).
     ``num_nodes`` sets the id bound of a single node type whose input does not tell it.
     ``reverse`` also stores the reverse of each edge type. ``edge_ids`` keeps the row number of
     every edge even where the input has no edge tensors. ``reuse_ids`` lets the store give the ids
@@ -38,7 +39,7 @@ class ImportOptions:
     edge_ids: bool = False
     page_bytes: int = 4096
     fill: float = 0.9
-    split: tuple[float, float, float] | str | None = None
+    split_sizes: tuple[float, float, float] | str | None = None
     split_type: str | None = None
     seed: int = 0
     num_nodes: int | None = None
@@ -50,7 +51,7 @@ class ImportOptions:
     overwrite: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "split", parse_split(self.split))
+        object.__setattr__(self, "split_sizes", parse_split(self.split_sizes))
         if self.self_loops not in ("keep", "remove", "add"):
             raise ValueError(
                 f"self_loops={self.self_loops!r} is not valid, expected keep, remove or add"

@@ -185,7 +185,7 @@ def apply_options(plan: GraphPlan, options: ImportOptions) -> None:
         _relabel(plan)
     if options.x_dtype is not None:
         narrow_x(plan, options.x_dtype)
-    if options.split is not None:
+    if options.split_sizes is not None:
         split_owner(plan, options.split_type)
 
 
@@ -289,7 +289,7 @@ class _Run:
         for edge, number in zip(plan.edges, edge_ids, strict=True):
             for tensor in edge.tensors:
                 self._push_tensor("edge", number, self._with_loops(edge, tensor), None)
-        if self._options.split is not None:
+        if self._options.split_sizes is not None:
             self._push_split(node_ids)
         for note in plan.notes:
             importer.add_note(note.code, note.count, note.where, note.message, note.requested)
@@ -459,8 +459,8 @@ class _Run:
 
     def _push_split(self, node_ids: dict[str, int]) -> None:
         options = self._options
-        assert options.split is not None
-        percent, seed = options.split, options.seed
+        assert options.split_sizes is not None
+        percent, seed = options.split_sizes, options.seed
         assert isinstance(percent, tuple)
         node = split_owner(self._plan, options.split_type)
         count = self._importer.num_nodes(node_ids[node.name]) or 0

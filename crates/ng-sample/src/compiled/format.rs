@@ -319,7 +319,7 @@ mod tests {
         for (epoch, set) in [(1, 2..5), (5, 2..5), (0, 0..0)] {
             let other = EpochId { epoch, set, ..head().id };
             let found = Head::decode(text(other), &head().hot.maps());
-            assert!(found.is_err_and(|what| what.contains("set")), "{epoch}");
+            assert!(found.is_err_and(|what| what.contains("range of epochs")), "{epoch}");
         }
     }
 

@@ -54,7 +54,7 @@ def no_split(store: Store, owner: NodeType, config: TrainConfig) -> NameNotFound
     if not there:
         return NameNotFound(
             f"{store.path}: nodes of {owner.name!r} have no split; import again with `neargraph "
-            "import --split 60,20,20`"
+            "import --split-sizes 60,20,20`"
         )
     return NameNotFound(
         f"{store.path}: split_index={config.split_index} is not one of {owner.name!r}, which has "

@@ -160,7 +160,7 @@ def _target_type(store: Store, config: TrainConfig) -> NodeType:
     if not len(store.split("train", owner.name, config.split_index)):
         raise UnsupportedArgument(
             f"{store.path}: the training split is empty; import again with `neargraph import "
-            "--split 60,20,20`"
+            "--split-sizes 60,20,20`"
         )
     return owner
 
