@@ -181,13 +181,8 @@ def test_node_tables_of_several_files_keep_the_order_of_rows(tmp_path):
 
 
 def test_types_of_csv_files_are_those_of_all_of_them(tmp_path):
-    texts = (
-        "src,dst,w,kind\n",
-        "src,dst,w,kind\n0,1,2,5\n",
-        "src,dst,w,kind\n1,0,0.5,7\nx,0,1,8\n",
-    )
-    for number, text in enumerate(texts):
-        (tmp_path / f"e{number}.csv").write_text(text)
+    for number, text in enumerate(("", "0,1,2,5\n", "1,0,0.5,7\nx,0,1,8\n")):
+        (tmp_path / f"e{number}.csv").write_text("src,dst,w,kind\n" + text)
     tables = Tables({("n", "to", "n"): str(tmp_path / "e?.csv")})
     import_graph(tables, tmp_path / "g.ng", edge_ids=True)
     expected = [("0", "1", None, 2.0), ("1", "0", None, 0.5), ("x", "0", None, 1.0)]

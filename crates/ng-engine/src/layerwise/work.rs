@@ -470,7 +470,7 @@ mod tests {
         let full =
             work.begin_table("t", 2, ROWS).and_then(|()| work.write_rows("t", 0, &rows(0, 9)));
         let message = full.expect_err("is full").to_string();
-        assert!(message.contains("the next run goes on from there"), "{message}");
+        assert!(message.contains("the next run resumes from them"), "{message}");
         drop(work);
         disk.set_room(Room::Free);
         drop(begun(&disk));
