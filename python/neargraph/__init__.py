@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from neargraph.dfg import Dfg
     from neargraph.dtypes import SparseRows
     from neargraph.engine import Engine
-    from neargraph.importers import from_pyg
+    from neargraph.importers import Tables, TextHints, from_pyg, import_graph
     from neargraph.layerwise import Inference, infer
     from neargraph.loader.cluster import ClusterGCNLoader
     from neargraph.loader.graph import GraphLoader
@@ -82,10 +82,13 @@ _LAZY = {
     "Snapshot": "neargraph.snapshot",
     "SparseRows": "neargraph.dtypes",
     "Store": "neargraph.store",
+    "Tables": "neargraph.importers",
+    "TextHints": "neargraph.importers",
     "Transaction": "neargraph.update.transaction",
     "Updates": "neargraph.client",
     "export": "neargraph.modelfile",
     "from_pyg": "neargraph.importers",
+    "import_graph": "neargraph.importers",
     "infer": "neargraph.layerwise",
     "nn": "neargraph.nn",
     "open": "neargraph.store",
@@ -128,11 +131,14 @@ __all__ = [
     "Snapshot",
     "SparseRows",
     "Store",
+    "Tables",
+    "TextHints",
     "Transaction",
     "Updates",
     "__version__",
     "export",
     "from_pyg",
+    "import_graph",
     "infer",
     "nn",
     "open",

@@ -506,19 +506,16 @@ class Store(PygReader):
     ) -> ReorganizeReport:
         """Rewrites the store with the rows of node tensors in an order that lets batches read less.
 
-        Ids and batches stay the same, byte for byte. The rewrite needs disk space for a second
-        store and up to half of the store's memory. A crash leaves the old store or the new one.
-        Existing snapshots and loaders keep reading the old files. Files in ``STORE/compiled`` are
-        removed; a warning says so before the rewrite begins. See ``docs/explanation/reading.md``.
+        Ids and batches stay the same, byte for byte. Costs and effects are those of `compact`, with
+        up to half of the store's memory. See ``docs/explanation/reading.md``.
 
         Args:
-            by: ``"heat"`` (rows that most batches use come first) or ``"locality"`` (rows of
-                neighbours are close to each other).
+            by: ``"heat"`` (most used rows first) or ``"locality"`` (rows of neighbours together).
             num_neighbors: Fanouts of the batches to optimise for, as in a loader.
             batch_size: Seeds of such a batch.
             input_nodes: The seed nodes, as in a loader; None: all nodes.
-            visits: Node ids in the order in which batches used them, of the type of the seeds. The
-                rows of the most frequent ones come first. Only with ``by="heat"``.
+            visits: Node ids of the type of the seeds, in the order in which batches used them.
+                The most frequent ones come first. Only with ``by="heat"``.
             batches: Number of batches to sample, to count the blocks that they read.
             dry_run: Only count, and leave the store unchanged.
             progress: Called with (phase, done, total).
@@ -530,8 +527,7 @@ class Store(PygReader):
 
         Raises:
             StoreBusy: Another process writes, or this thread has an open transaction.
-            BudgetTooSmall: Memory cannot hold a few bytes for each node. The message gives the
-                minimum.
+            BudgetTooSmall: Memory cannot hold a few bytes for each node.
             UnsupportedArgument: The order is not known, or there are no seeds or no batches.
         """
         self._turn.get().refuse_own_transaction("reorganize")

@@ -177,7 +177,7 @@ def test_a_kernel_that_fails_or_gives_nan_after_its_trial_leaves_nothing_behind(
         assert "Relu on moody" in engine.explain()
         assert close(engine.run(IDS), wanted)
         monkeypatch.setenv("CHIP_MOOD", "fail")
-        with pytest.raises(ng.WrongInput, match='Relu: device "moody": result 1'):
+        with pytest.raises(ng.WrongInput, match='Relu: device "moody": error code 1'):
             engine.run(IDS)
         monkeypatch.setenv("CHIP_MOOD", "nan")
         assert np.isnan(engine.run(IDS)).all()

@@ -59,7 +59,10 @@ def expected(origin):
 
 
 def batches(sampler, epoch, compiled):
-    options = {"shuffle": True, "epoch": epoch, "reading": compiled}
+    """An epoch: sampled (False), replayed (True), or replayed where that is possible ("auto")."""
+    readings = {False: "on_demand", True: "compiled"}
+    reading = readings.get(compiled, ng.Reading("compiled", otherwise="auto"))
+    options = {"shuffle": True, "epoch": epoch, "reading": reading}
     return sampler.batches(None, BATCH, **options)
 
 

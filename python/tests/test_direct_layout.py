@@ -46,7 +46,7 @@ def compiled(path: Path, *options: str) -> dict:
     return json.loads(ran.stdout)
 
 
-def batches(path, layout: str, num_neighbors=(15, 10), **options) -> list[dict[str, np.ndarray]]:
+def batches(path, reading: str, num_neighbors=(15, 10), **options) -> list[dict[str, np.ndarray]]:
     with ng.open(path, memory="64MB") as store:
         loader = ng.NeighborLoader(
             store,
@@ -55,7 +55,7 @@ def batches(path, layout: str, num_neighbors=(15, 10), **options) -> list[dict[s
             batch_size=64,
             shuffle=True,
             seed=3,
-            reading=layout,
+            reading=reading,
             **options,
         )
         return [
@@ -82,15 +82,15 @@ def path(tmp_path_factory):
 
 @pytest.mark.parametrize("num_neighbors", [(15, 10), (-1,), (4, -1), (3, 2, 2)])
 def test_loaders_give_the_same_batches(path, num_neighbors):
-    wanted = batches(path, "paged", num_neighbors, reading="on_demand")
-    same(batches(path, "direct", num_neighbors), wanted)
+    wanted = batches(path, "on_demand", num_neighbors)
+    same(batches(path, "direct_layout", num_neighbors), wanted)
 
 
 def test_replacement_dtypes_and_workers_give_the_same_batches(path):
     for options in ({"replace": True}, {"x_dtype": torch.float16}, {"attrs": ["y"]}):
-        same(batches(path, "direct", **options), batches(path, "paged", **options))
+        same(batches(path, "direct_layout", **options), batches(path, "auto", **options))
     workers = {"num_workers": 1, "multiprocessing_context": "forkserver"}
-    same(batches(path, "direct", **workers), batches(path, "paged"))
+    same(batches(path, "direct_layout", **workers), batches(path, "auto"))
 
 
 def test_narrow_rows_and_reorganised_stores_give_the_same_batches(tmp_path):
@@ -100,15 +100,15 @@ def test_narrow_rows_and_reorganised_stores_give_the_same_batches(tmp_path):
     ng.from_pyg(data, out)
     facts = compiled(out)
     assert facts["row_bytes"] == 48 * 2 + 8 + 1
-    wanted = batches(out, "paged")
-    same(batches(out, "direct"), wanted)
+    wanted = batches(out, "auto")
+    same(batches(out, "direct_layout"), wanted)
     ran = RUN(app, ["reorganize", str(out), "--by", "heat", "--fanouts", "4,4", "--json"])
     assert ran.exit_code == 0, ran.output
     # The store was written anew, without the file.
     with pytest.raises(CompiledMismatch, match=r"no direct layout.*compile STORE --layout direct"):
-        batches(out, "direct")
+        batches(out, "direct_layout")
     compiled(out, "--page-size", "8192")
-    same(batches(out, "direct"), wanted)
+    same(batches(out, "direct_layout"), wanted)
 
 
 def test_the_estimate_is_what_is_written_and_writes_nothing(tmp_path):
@@ -130,8 +130,8 @@ def test_the_estimate_is_what_is_written_and_writes_nothing(tmp_path):
     assert shown.exit_code == 0
     assert "inflation" in shown.output
     # Tensors that the file lacks come from the store; a file may lie elsewhere.
-    wanted = batches(out, "paged")
-    same(batches(out, "direct"), wanted)
+    wanted = batches(out, "auto")
+    same(batches(out, "direct_layout"), wanted)
     (tmp_path / "far").mkdir()
     file = compiled(out, "--out", str(tmp_path / "far"), "--name", "other")["file"]
     same(batches(out, file), wanted)
@@ -153,9 +153,11 @@ def test_batches_of_real_graphs_are_the_same(parts, attrs, tmp_path):
     facts = compiled(out, *(["--attrs", ",".join(attrs)] if attrs else []))
     seeds = np.random.default_rng(2).permutation(facts["num_nodes"])[:600]
     with ng.open(out, memory="64MB") as store:
-        options = {"seed": 9, "reading": ng.Reading(prefetch=2), "batch_size": 100, "shuffle": True}
-        paged = ng.NeighborLoader(store, [10, 5], seeds, **options)
-        direct = ng.NeighborLoader(store, [10, 5], seeds, reading="direct_layout", **options)
+        options = {"seed": 9, "batch_size": 100, "shuffle": True}
+        paged, direct = (
+            ng.NeighborLoader(store, [10, 5], seeds, reading=ng.Reading(way, prefetch=2), **options)
+            for way in ("auto", "direct_layout")
+        )
         for found, wanted in zip(direct, paged, strict=True):
             assert found.keys() == wanted.keys()
             for name, value in found.to_dict().items():
@@ -165,15 +167,14 @@ def test_batches_of_real_graphs_are_the_same(parts, attrs, tmp_path):
 
 def test_what_does_not_fit_is_refused_with_a_reason(path, tmp_path):
     with ng.open(path, memory="64MB") as store:
-        for options, reason in (
-            ({"reading": "scan"}, "scan"),
-            ({"reading": "compiled"}, "compiled"),
-            ({"method": "labor"}, "labor"),
-            ({"reading": "diagonal"}, "diagonal"),
-        ):
-            given = {"reading": "direct_layout"} | options
-            with pytest.raises(UnsupportedArgument, match=reason):
-                ng.NeighborLoader(store, [3], "train", batch_size=8, **given)
+        with pytest.raises(UnsupportedArgument, match="labor"):
+            ng.NeighborLoader(store, [3], "train", method="labor", reading="direct_layout")
+        with pytest.raises(UnsupportedArgument, match="diagonal"):
+            ng.NumpySampler(store, [3], layout="diagonal")
+        sampler = ng.NumpySampler(store, [3], layout="direct")
+        for reading in ("scan", "compiled", ng.Reading(window=4)):
+            with pytest.raises(UnsupportedArgument, match=r"layout='direct'.*has no effect"):
+                sampler.batches("train", 8, reading=reading)
     data = HeteroData()
     data["a"].x, data["b"].x = torch.ones(4, 2), torch.ones(5, 2)
     data["a", "to", "b"].edge_index = torch.tensor([[0, 1], [2, 3]])
@@ -196,7 +197,7 @@ def test_a_store_that_moved_on_refuses_the_file_by_name(tmp_path):
         with pytest.raises(CompiledMismatch, match=f"{file} .*{advice}"):
             ng.NumpySampler(store, [2], layout="direct")
     compiled(out, "--overwrite")
-    same(batches(out, "direct"), batches(out, "paged"))
+    same(batches(out, "direct_layout"), batches(out, "auto"))
 
 
 @pytest.mark.parametrize("rewrite", ["compact", "reorganize"])
@@ -238,8 +239,8 @@ def test_info_and_verify_know_the_file_and_damage_is_named(tmp_path):
     assert "graph.direct" in json.loads(checked.stdout)["problems"][0]["file"]
     path.write_bytes(content[:-4096])
     with pytest.raises(StoreDamaged, match=r"graph\.direct"):
-        batches(out, "direct")
+        batches(out, "direct_layout")
     content[8] = 2
     path.write_bytes(content)
     with pytest.raises(CompiledOutdated, match=r"is a direct layout of format version 2"):
-        batches(out, "direct")
+        batches(out, "direct_layout")

@@ -21,7 +21,6 @@ PAGES = ["README.md", *sorted(str(p.relative_to(ROOT)) for p in (ROOT / "docs").
 NOT_YET = [
     "docs/benchmarks/accuracy.md",
     "docs/benchmarks/index.md",
-    "docs/explanation/reading.md",
     "docs/explanation/ssd-model.md",
     "docs/how-to/backup.md",
     "docs/how-to/datasets.md",
@@ -32,7 +31,6 @@ NOT_YET = [
     "docs/how-to/quantisation.md",
     "docs/how-to/server.md",
     "docs/how-to/training.md",
-    "docs/how-to/updates.md",
     "docs/reference/compatibility.md",
     "docs/reference/direct.md",
     "docs/reference/export.md",

@@ -287,7 +287,7 @@ def test_results_become_a_tensor_of_the_store_with_the_bytes_of_the_file(gat, re
         assert not rows[NODES].any()
         with pytest.raises(UnsupportedArgument, match="name of the tensor is empty"):
             ng.infer(opened, path, "", progress=lambda *_: pytest.fail("it has begun"))
-        with pytest.raises(UnsupportedArgument, match="'later' already"):
+        with pytest.raises(UnsupportedArgument, match="already has a tensor 'later'"):
             ng.infer(opened, path, "later", progress=lambda *_: pytest.fail("it has begun"))
         with opened.write(), pytest.raises(StoreBusy):
             ng.infer(opened, path, "never", progress=lambda *_: pytest.fail("it has begun"))

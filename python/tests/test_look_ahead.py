@@ -124,10 +124,8 @@ def test_a_loader_goes_on_into_the_next_epoch_and_gives_way_to_another(path, rea
         expected = [ids(plain) for _ in range(3)]
         val = ids(ng.NeighborLoader(large, reading="on_demand", **options))
     with ng.open(path, memory="96MB") as store:
-        ahead = {"reading": ng.Reading(reading, two_phase=phases == 2)}
-        train = ng.NeighborLoader(
-            store, shuffle=True, reading=ng.Reading(check_rows=True), **ahead, **options
-        )
+        ahead = ng.Reading(reading, two_phase=phases == 2, check_rows=True)
+        train = ng.NeighborLoader(store, shuffle=True, reading=ahead, **options)
         other = ng.NeighborLoader(store, reading=reading, **options)
         for epoch in range(3):
             assert equal(ids(train), expected[epoch])

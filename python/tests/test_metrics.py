@@ -162,7 +162,7 @@ def test_an_area_of_one_class_alone_is_refused(kind, outputs):
     [("classes", "mrr"), ("links", "hits@K"), ("links", "hits@0"), ("values", "accurracy")],
 )
 def test_an_unknown_metric_is_refused_with_what_there_is(kind, name):
-    with pytest.raises(ng.UnsupportedArgument, match=f"not a metric of {kind}; use") as caught:
+    with pytest.raises(ng.UnsupportedArgument, match=f"not a metric of {kind}: expected") as caught:
         metric_names(kind, [name])
     assert "\n" not in str(caught.value)
 

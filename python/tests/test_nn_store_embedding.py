@@ -442,7 +442,7 @@ def test_what_does_not_fit_is_refused_with_what_would(store):
         ({"lr": -1.0}, UnsupportedArgument, "lr of adagrad is -1.0"),
         ({"optimizer": "adam", "beta1": 1.0}, UnsupportedArgument, "beta1 of adam is 1.0"),
         ({"memory": 100}, BudgetTooSmall, "a row with its state takes 112"),
-        ({"memory": "much"}, ValueError, "no size"),
+        ({"memory": "much"}, ValueError, "is not a valid size"),
     ]:
         with pytest.raises(error, match=message):
             StoreEmbedding(store, **{"dim": DIM, "node_type": "node"} | given)

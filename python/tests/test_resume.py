@@ -91,7 +91,7 @@ def test_set_epoch_keeps_a_state_of_that_epoch_and_drops_another(homo):
         ("shuffle", {"shuffle": False}),
         ("replace", {"replace": True}),
         ("input_nodes", {"input_nodes": "val"}),
-        ("world_size", {"world_size": 2}),
+        ("world_size", {"ranks": (0, 2)}),
         ("drop_last", {"drop_last": True}),
     ],
 )

@@ -318,7 +318,7 @@ fn what_an_interrupted_writer_left_is_not_used_and_stands_in_nobodys_way() {
     let stored = sampler(&store).storing(&hot).expect("stored");
     writer.push(&stored.sample(&[(NODE, &seeds)], stream).expect("batch")).expect("pushes");
     let busy = begin().err().expect("busy").to_string();
-    assert!(busy.contains("another process writes"), "{busy}");
+    assert!(busy.contains("another process is writing"), "{busy}");
     let partial = out.path().join("0.epoch.partial");
     assert!(partial.exists());
     drop(writer);

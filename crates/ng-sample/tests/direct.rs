@@ -279,7 +279,7 @@ fn what_the_layout_cannot_be_used_for_is_said() {
     let spec = SampleSpec::new(fanouts, Method::Labor { dependent: 1 }, 1);
     let labor = Sampler::new(store.snapshot(), spec, vec![]).expect("sampler");
     let error = attach(labor, dir.path()).err().expect("refused").to_string();
-    assert!(error.contains("labor sampling looks at the sources"), "{error}");
+    assert!(error.contains("labor sampling needs the sources"), "{error}");
     let direct = attach(sampler(&store, &[3], false), dir.path()).expect("opens");
     let error = direct.sample(&[(NODE, &[HUBS.nodes])], 0).expect_err("no such node");
     assert!(error.to_string().contains("out of range"), "{error}");

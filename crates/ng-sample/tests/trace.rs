@@ -65,7 +65,7 @@ fn what_the_table_says_has_no_trace_is_refused() {
     let labor = SampleSpec { method: Method::Labor { dependent: 1 }, ..spec() };
     let sampler = Sampler::new(store.snapshot(), labor, Vec::new()).expect("sampler");
     let error = traced(&sampler).unwrap_err().to_string();
-    assert!(error.contains("which the traces cannot serve"), "{error}");
+    assert!(error.contains("which the traces cannot provide"), "{error}");
     let dir = tempfile::tempdir().expect("directory");
     common::Graph::new(5).build(dir.path(), 4096);
     let store = common::open(dir.path(), 64 << 20, ng_io::BackendChoice::Auto);

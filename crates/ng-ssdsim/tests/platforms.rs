@@ -387,7 +387,10 @@ fn a_command_for_fewer_targets_costs_the_host_more_of_them() {
     let mut other = job(&Config::paper(), &set, "CC");
     other.crowd.targets_per_command = 2;
     let error = other.run(&trace).unwrap_err().to_string();
-    assert!(error.contains("CC with 2 targets a command: only SmartSAGE-coalesced"), "{error}");
+    assert!(
+        error.contains("CC does not support 2 targets per command; only SmartSAGE-coalesced"),
+        "{error}"
+    );
 }
 
 #[test]

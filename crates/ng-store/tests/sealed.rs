@@ -201,7 +201,7 @@ fn one_process_writes_at_a_time_and_what_it_leaves_stands_in_nobodys_way() {
     // What cannot be removed is said.
     std::fs::create_dir(&partial).expect("made");
     let error = begin(dir.path(), &WITH_END).err().expect("refused").to_string();
-    assert!(error.contains("cannot remove what is left of") && error.contains(FILE), "{error}");
+    assert!(error.contains("cannot remove leftovers of") && error.contains(FILE), "{error}");
 }
 
 #[test]
@@ -210,6 +210,6 @@ fn a_text_that_no_reader_would_take_is_not_written() {
     let text: Text = vec![("x".repeat(17 << 20), 0)];
     let error = SealedWriter::create(dir.path(), FILE, &WITH_END, &text, &[]).err();
     let error = error.expect("refused").to_string();
-    assert!(error.contains("at most 16777216"), "{error}");
+    assert!(error.contains("more than 16777216"), "{error}");
     assert!(!dir.path().join("a.test.partial").exists());
 }
