@@ -120,6 +120,13 @@ def test_a_run_without_a_limit_says_so_in_the_notes_and_in_the_picture(figures):
     assert "NOT limited" in picture._of_mapped(figures)
 
 
+def test_a_machine_that_others_use_is_named_beside_the_speeds(figures):
+    figures["machine"] = {"cores": 4, "load_average": 1.9}
+    assert "machine" not in dict(table.notes(figures))
+    figures["machine"]["load_average"] = 2.1
+    assert "load average 2.1" in dict(table.notes(figures))["machine"]
+
+
 def test_a_mapped_run_that_is_killed_is_a_row_without_figures(figures, tmp_path, capsys):
     killed = {"failed": "the process was killed", "wanted_limit_bytes": 10**8}
     figures["runs"]["mapped"] = killed

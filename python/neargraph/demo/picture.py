@@ -5,7 +5,7 @@ from typing import Any
 
 from neargraph.cli.show import size
 
-from .table import rows_of
+from .table import is_busy, rows_of
 
 _COLORS = {"memory": "#e9a23b", "disk": "#1f5a96", "mapped": "#8a5a9e", "pyg": "#6a9f58"}
 _REST = "#e4e4e4"
@@ -34,7 +34,8 @@ def draw(figures: dict[str, Any], out: Path) -> str | None:
         figure = pyplot.figure(figsize=(13, 5), layout="constrained")
         figure.get_layout_engine().set(w_pad=0.12, rect=(0, 0, 1, 0.83))
         speed, memory, losses = figure.subplots(1, 3, width_ratios=(1.0, 1.0, 1.25))
-        _draw_speed(speed, rows, _of_mapped(figures))
+        busy = "\n OTHER PROGRAMS used the processor" if is_busy(figures) else ""
+        _draw_speed(speed, rows, _of_mapped(figures) + busy)
         _draw_memory(memory, rows)
         _draw_losses(losses, figures)
         headline, details = _titles(figures, rows)
