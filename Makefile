@@ -41,8 +41,8 @@ test-python:
 lint: setup
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
-	.venv/bin/ruff format --check python attacks benchmarks tools
-	.venv/bin/ruff check python attacks benchmarks tools
+	.venv/bin/ruff format --check python examples attacks benchmarks tools
+	.venv/bin/ruff check python examples attacks benchmarks tools
 	.venv/bin/mypy
 	$(PY) tools/tidy.py
 	$(PY) tools/check_deploy.py

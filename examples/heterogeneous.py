@@ -40,10 +40,10 @@ def main() -> None:
         with ng.open(path, memory="64MB") as store:
             model, head = build("hetero-sage", store.schema, 32), NodeDecoder(32, CLASSES)
             optimizer = torch.optim.Adam([*model.parameters(), *head.parameters()], lr=0.01)
-            train, test = (
-                ng.NeighborLoader(store, [5, 5], ("paper", split), batch_size=128, shuffle=True)
-                for split in ("train", "test")
+            train = ng.NeighborLoader(
+                store, [5, 5], ("paper", "train"), batch_size=128, shuffle=True
             )
+            test = ng.NeighborLoader(store, [5, 5], ("paper", "test"), batch_size=128)
             for _ in range(5):
                 for batch in train:
                     out = head(on_batch(model, batch)["paper"])

@@ -2,15 +2,15 @@
 
     python examples/link_prediction.py
 
-The graph is random; most links join two nodes of the same community.
+All links of the random graph join two nodes of the same community.
 """
 
 import tempfile
 from pathlib import Path
 
 import torch
-from torch_geometric.data import Data
 from torch.nn.functional import binary_cross_entropy_with_logits as loss_of
+from torch_geometric.data import Data
 from torchmetrics.functional.classification import binary_auroc
 
 import neargraph as ng
@@ -21,9 +21,8 @@ NODES, EDGES, COMMUNITIES = 2_000, 10_000, 8
 
 def make_links(count: int) -> torch.Tensor:
     """Links [2, count] within communities."""
-    source = torch.randint(NODES, (count,))
-    step = torch.randint(1, NODES // COMMUNITIES, (count,)) * COMMUNITIES
-    return torch.stack([source, (source + step) % NODES])
+    source, step = torch.randint(1, NODES, (2, count))
+    return torch.stack([source, (source + COMMUNITIES * step) % NODES])
 
 
 def main() -> None:
@@ -37,22 +36,22 @@ def main() -> None:
         with ng.open(path, memory="64MB") as store:
             model = GraphSAGE(COMMUNITIES, 32, 32)
             optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
-            options = {"batch_size": 512, "neg_sampling": "binary"}
-            train = ng.LinkNeighborLoader(store, [5, 5], shuffle=True, **options)
-            test = ng.LinkNeighborLoader(store, [5, 5], held_out, **options)
+            train, test = (
+                ng.LinkNeighborLoader(store, [5, 5], links, neg_sampling="binary", batch_size=512)
+                for links in (None, held_out)
+            )
 
             def score(batch: Data) -> torch.Tensor:
                 z = model(batch.x, batch.edge_index)
                 source, destination = z[batch.edge_label_index]
-                return (source * destination).sum(dim=1)
+                return torch.sum(source * destination, dim=1)
 
             for epoch in range(2):
                 for batch in train:
                     optimizer.zero_grad()
                     loss_of(score(batch), batch.edge_label).backward()
                     optimizer.step()
-                with torch.no_grad():
-                    found = [(score(batch), batch.edge_label.int()) for batch in test]
+                found = [(score(batch).detach(), batch.edge_label.int()) for batch in test]
                 scores, labels = (torch.cat(parts) for parts in zip(*found, strict=True))
                 print(f"epoch {epoch}: AUROC {binary_auroc(scores, labels):.3f}")
 

@@ -36,7 +36,7 @@ def train_and_export(store: ng.Store, path: Path) -> None:
         optimizer.zero_grad()
         torch.nn.functional.cross_entropy(out, batch.y[: batch.batch_size]).backward()
         optimizer.step()
-    ng.export(model, store, path, fanouts=[-1, -1])
+    ng.export(model.eval(), store, path, fanouts=[-1, -1])
 
 
 def main() -> None:
@@ -48,7 +48,7 @@ def main() -> None:
             train_and_export(store, folder / "sage.ngm")
         with ng.serve(folder, memory="64MB") as server, ng.Client(server.address) as client:
             client.register_model("sage", str(folder / "sage.ngm"))
-            node = client.apply(ng.Updates().add_node({"x": [0.0] * 16}))["results"][0]["node"]
+            node = client.add_node({"x": [0.0] * 16})
             print("without edges:", client.run("sage", [node]).round(2))
             for neighbor in range(3, 40, CLASSES):  # nodes of class 3
                 client.add_edge(neighbor, node)

@@ -15,7 +15,7 @@ import neargraph as ng
 from neargraph.nn import GCN, InDegrees
 
 
-def normalized(x):
+def normalized(x: torch.Tensor) -> torch.Tensor:
     """Rows that add up to 1, as the published model uses them."""
     return x / x.sum(dim=1, keepdim=True).clamp(min=1e-12)
 
@@ -26,21 +26,16 @@ def main(path: str) -> None:
     with ng.open(path, memory="64MB") as store:
         degrees = InDegrees(store)
 
-        def loader(split, **options):
+        def loader(split: str, batch_size: int) -> ng.NeighborLoader:
             return ng.NeighborLoader(
-                store,
-                num_neighbors=[-1, -1],
-                input_nodes=split,
-                seed=0,
-                attrs=["x", "y"],
-                **options,
+                store, [-1, -1], split, attrs=["x", "y"], batch_size=batch_size, shuffle=True
             )
 
         width = store.schema.node_types[0].tensors[0].shape[0]
         model = GCN(width, 16, int(store.labels.max()) + 1)
         optimizer = torch.optim.Adam(model.parameters(), lr=0.01, weight_decay=5e-4)
 
-        train = loader("train", batch_size=140, shuffle=True)
+        train = loader("train", batch_size=140)
         for _ in range(200):
             for batch in train:
                 optimizer.zero_grad()

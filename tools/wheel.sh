@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Builds dist/neargraph-*.whl: abi3, manylinux2014, stripped. maturin compiles and links with the
 # zig that tools/wheel.lock pins, so that the library runs on distributions since 2014.
-# Further arguments go to maturin (docs/how-to/release.md). `tools/wheel.sh --arguments` installs zig and
-# prints the arguments that decide what is compiled: tools/setup.sh builds the same library.
+# Further arguments go to maturin (docs/how-to/release.md). `tools/wheel.sh --arguments` installs
+# zig and prints the arguments that decide what is compiled: tools/setup.sh builds the same library.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 arguments="--locked --zig --strip --compatibility manylinux2014"

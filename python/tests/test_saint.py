@@ -358,12 +358,12 @@ def test_state_reading_ranks_and_processes(large, kind):
     other = SAMPLERS[kind](store, **how)
     other.load_state_dict(state)
     assert epoch_of(other) == expected[1:]
-    ranks = [SAMPLERS[kind](store, **how, rank=rank, world_size=2) for rank in range(2)]
+    ranks = [SAMPLERS[kind](store, **how, ranks=(rank, 2)) for rank in range(2)]
     assert [len(rank) for rank in ranks] == [6, 6]
     parts = [[b.n_id.tolist() for b in rank] for rank in ranks]
     assert all(one != two for one, two in zip(*parts, strict=True))
     for rank in range(2):
-        loader = SAMPLERS[kind](store, **how, rank=rank, world_size=2, num_workers=1)
+        loader = SAMPLERS[kind](store, **how, ranks=(rank, 2), num_workers=1)
         assert [b.n_id.tolist() for b in loader] == parts[rank]
 
 

@@ -69,7 +69,7 @@ def test_streams_never_repeat_over_epochs_and_ignore_the_tail_rule():
     "bad",
     [
         {"batch_size": 0},
-        {"batch_size": 4, "ranks": (2, 2)},
+        {"batch_size": 4, "rank": 2, "world_size": 2},
         {"batch_size": 5, "world_size": 2},
     ],
 )

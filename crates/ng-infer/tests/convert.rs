@@ -187,7 +187,8 @@ fn functions_come_in_line_each_time_with_their_attributes() {
     of_new.functions.clear();
     refused(
         &of_new,
-        "node \"of_y\": Newest: the engine does not support this operator, and the file has no function",
+        "node \"of_y\": Newest: the engine does not support this operator, and the file has no \
+         function",
     );
 }
 

@@ -277,12 +277,7 @@ class Asking:
             >>> for batch in client.sample("train", [10, 5], 1024, attrs=["x"]):  # doctest: +SKIP
             ...     x, edge_index = batch.features("x"), batch.edge_index()
         """
-        peers = Ranks.of(ranks)
-        if peers.pad is False:
-            raise UnsupportedArgument(
-                "a server fills the last batch of several ranks; leave pad=False out, or use "
-                "drop_last=True"
-            )
+        peers = _padded(ranks)
         message = {
             "graph": graph,
             "fanouts": list(fanouts),
@@ -340,6 +335,16 @@ class Asking:
     def server_info(self) -> Steps[dict[str, Any]]:
         """The server itself: version, addresses, what this caller may do, limits."""
         return (yield from call("ServerInfo"))
+
+
+def _padded(ranks: RanksLike) -> Ranks:
+    """The ranks of a stream; their last batch is filled."""
+    peers = Ranks.of(ranks)
+    if peers.pad is False:
+        raise UnsupportedArgument(
+            "pad=False is not supported by servers; leave it out, or use drop_last=True"
+        )
+    return peers
 
 
 def _sampled(message: dict[str, Any], seeds: Any, node_type: str) -> Opening[ReceivedBatch]:

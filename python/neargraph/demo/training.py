@@ -101,7 +101,7 @@ class Steps:
                 optimizer.zero_grad()
                 out = model(batch.x, batch.edge_index)[: batch.batch_size]
                 loss = functional.cross_entropy(out, batch.y[: batch.batch_size])
-                loss.backward()  # type: ignore[no-untyped-call]
+                loss.backward()
                 optimizer.step()
                 self.losses.append(float(loss.detach()))
                 self.seeds.append(int(batch.batch_size))

@@ -52,9 +52,7 @@ def resolve_fanouts(schema: Schema, fanouts: Any) -> list[list[int]]:
     elif isinstance(values, Sequence) and not isinstance(values, str):
         lists = {edge_type.index: list(values) for edge_type in schema.edge_types}
     else:
-        raise ValueError(
-            f"{fanouts!r} is not valid for fanouts: expected a list or a dictionary by edge type"
-        )
+        raise ValueError(f"fanouts must be a list or a dictionary by edge type, got {fanouts!r}")
     lengths = {len(hops) for hops in lists.values()}
     if len(lengths) > 1:
         raise ValueError(
@@ -75,8 +73,7 @@ def _hops(given: Any) -> list[Any]:
         return list(given)
     except TypeError:
         raise ValueError(
-            f"{given!r} is not valid for the fanouts of an edge type: expected a list with one per "
-            "hop"
+            f"fanouts of an edge type must be a list with one per hop, got {given!r}"
         ) from None
 
 
@@ -86,7 +83,5 @@ def _fanout(value: Any) -> int:
     except (TypeError, ValueError, OverflowError):
         whole = None
     if whole is None or whole != value or not -1 <= whole <= _FANOUT_MAX:
-        raise ValueError(
-            f"{value!r} is not a valid fanout: expected -1 (all) or a count up to {_FANOUT_MAX}"
-        )
+        raise ValueError(f"a fanout must be -1 (all) or a count up to {_FANOUT_MAX}, got {value!r}")
     return whole

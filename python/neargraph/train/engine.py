@@ -172,7 +172,7 @@ class Trainer:
         value = float(loss.detach())
         if not math.isfinite(value):
             raise self._not_finite(f"{where}: the loss is {value}", batch)
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         if self.config.clip:
             torch.nn.utils.clip_grad_norm_(self._parameters, self.config.clip)
         self.optimizer.step()
