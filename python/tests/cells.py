@@ -411,7 +411,7 @@ def interrupt_plain(path):
 
 @cell("Ctrl-C with one batch of prefetch and one thread")
 def interrupt_narrow(path):
-    interrupt(path, prefetch=1, threads=1)
+    interrupt(path, reading=ng.Reading(prefetch=1, threads=1))
 
 
 @cell("Ctrl-C with workers")

@@ -141,7 +141,7 @@ def test_a_device_belongs_to_one_plug_in_and_another_build_of_it_takes_its_place
     assert devices.operations["Relu"] == ["cpu-scalar", "cpu", "chip"]
     another = '\n#define IN_REGISTRATION plugin->name = (NgText)TEXT("another");'
     other = built(folder, "other", device("chip", 600) + another)
-    with pytest.raises(ng.PluginRefused, match=r'device "chip" is there already, of plug-in'):
+    with pytest.raises(ng.PluginRefused, match=r'device "chip" is already registered by plug-in'):
         devices.load_plugin(other, plugins.sha256(other))
     taken = built(folder, "taken", device("Systolic array", 600))
     allow = plugins.sha256(taken)
@@ -269,7 +269,7 @@ def test_what_onnxruntime_cannot_do_is_said(homo, tmp_path, monkeypatch):
         lambda: dfg.info(onnxruntime),
         lambda: ng.infer(homo, dfg, device="onnxruntime"),
     ):
-        with pytest.raises(ng.UnsupportedArgument, match="runs whole models"):
+        with pytest.raises(ng.UnsupportedArgument, match="computes whole models"):
             call()
     with pytest.raises(ng.UnsupportedArgument, match=r"no device 'tpu'; there are cpu, .*Devices"):
         dfg.run(inputs, devices=["tpu"])

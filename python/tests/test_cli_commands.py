@@ -64,7 +64,7 @@ def test_every_import_option_reaches_the_store(tmp_path, capsys):
         "0.7",
         "--page-size",
         "8KiB",
-        "--split",
+        "--split-sizes",
         "50,25,25",
         "--seed",
         "3",

@@ -159,7 +159,7 @@ def test_of_several_types_the_labelled_one_is_split_unless_another_is_named(tmp_
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--sizes", "60,20"], "'60,20' is not a split"),
+        (["--sizes", "60,20"], "'60,20' is not a valid split"),
         (["--sizes", "90,20,20"], "add up to at most 100"),
         (["--stratify"], "--stratify needs one class for each node"),
         (["--stratify", "--by", "time"], "--stratify cannot be combined with --by time"),

@@ -64,8 +64,10 @@ def test_ranks_share_batches_as_loaders_do(client, homo):
     sampler = ng.NumpySampler(homo, FANOUTS, seed=1, attrs=["x"])
     inputs = np.arange(150)
     whole = list(sampler.batches(inputs, BATCH))
-    options = {"attrs": ["x"], "graph": "homo", "seed": 1, "world_size": 4}
-    parts = [list(client.sample(inputs, FANOUTS, BATCH, rank=rank, **options)) for rank in range(4)]
+    options = {"attrs": ["x"], "graph": "homo", "seed": 1}
+    parts = [
+        list(client.sample(inputs, FANOUTS, BATCH, ranks=(rank, 4), **options)) for rank in range(4)
+    ]
     seeds = [
         np.concatenate([b.input_id[: len(b.input_id) - b.num_padding] for b in step])
         for step in zip(*parts, strict=True)

@@ -270,7 +270,7 @@ def test_a_set_that_was_never_finished_is_refused_and_can_be_finished(origin, ex
     file_of(path, 2).unlink()
     with ng.open(path, memory=MEMORY) as store:
         sampler = ng.NumpySampler(store, FANOUTS, seed=3)
-        with pytest.raises(ng.StoreDamaged, match=r"set\.0002\.epoch is missing: epoch 2"):
+        with pytest.raises(ng.StoreDamaged, match=r"set\.0002\.epoch is missing, so epoch 2"):
             batches(sampler, 0, True)
     report = compile_epochs(path, path / "compiled")
     assert report["kept"] == 2
@@ -298,7 +298,7 @@ def test_files_of_the_first_format_are_refused_by_name(origin, expected, tmp_pat
         file.write_bytes(as_version_1(file.read_bytes()))
     with ng.open(path, memory=MEMORY) as store:
         sampler = ng.NumpySampler(store, FANOUTS, seed=3)
-        with pytest.raises(ng.CompiledOutdated, match=r"set\.0000\.epoch .* format 1"):
+        with pytest.raises(ng.CompiledOutdated, match=r"set\.0000\.epoch .* format version 1"):
             batches(sampler, 0, True)
     assert check_auto(path, expected, "version 1") == EPOCHS + 1
     code, report = report_of(path, capsys, "verify")

@@ -244,7 +244,7 @@ def test_shapes_that_do_not_fit_are_found_before_a_file_is_written(tmp_path):
     dfg, x = values()
     weight = dfg.create_weight("w", np.zeros((3, 1), np.float32))
     dfg.create_out("y", dfg.create_op("MatMul", [x, weight]))
-    with pytest.raises(InvalidModel, match="node 1: MatMul: inner lengths that differ: 2 and 3"):
+    with pytest.raises(InvalidModel, match="node 1: MatMul: the inner lengths differ: 2 and 3"):
         dfg.save(tmp_path / "m.ngm")
     untyped = ng.Dfg()
     untyped.create_out("y", untyped.create_in("x"))

@@ -210,7 +210,7 @@ def test_a_rewrite_warns_before_it_removes_what_was_compiled(rewrite, tmp_path):
         run = getattr(store, rewrite)
         if rewrite == "reorganize":
             run(num_neighbors=[3], batch_size=50, dry_run=True)  # Which warns of nothing.
-        with pytest.warns(RuntimeWarning, match="kB in .*compiled; compile again") as told:
+        with pytest.warns(RuntimeWarning, match="kB in .*compile them again") as told:
             run(progress=lambda *_: there.append(file.exists()))
     assert there[0]
     assert not file.exists()

@@ -133,7 +133,11 @@ def test_every_command_and_option_is_in_the_reference():
     def check(command, path):
         (section,) = [s for s in text.split("\n## ") if s.lstrip("# ").startswith(f"`{path}`\n")]
         for param in command.params:
-            names = param.opts if param.param_type_name == "option" else [param.name.upper()]
+            names = (
+                param.opts
+                if param.param_type_name == "option"
+                else [(param.metavar or param.name).upper()]
+            )
             assert all(f"`{name}`" in section for name in names), (path, names)
         for name, below in getattr(command, "commands", {}).items():
             check(below, f"{path} {name}")

@@ -12,8 +12,10 @@ from neargraph.remedies import _PYTHON_WORDS, in_python, on_command_line, remedy
 PACKAGE = Path(neargraph.__file__).parent
 # The faces, and the one place that knows the words of both.
 FACES = ("cli/", "demo/", "remedies.py")
-# Literals that are no messages: custom properties of style sheets, and arguments of git.
+# Literals that are not messages: custom properties of style sheets, and arguments of git. Exports
+# to other formats are part of the command line alone, and name the options of a later import.
 NO_MESSAGES = ("sim/page.py", "train/report.py", "sim/provenance.py")
+NO_MESSAGES += tuple(f"datasets/{name}.py" for name in ("leftovers", "npz", "parquet", "pyg_file"))
 COMMAND = re.compile(r"(`+)neargraph [^`]*\1|(?<=`)neargraph [^`]*$")
 OPTION = re.compile(r"(?<![\w-])--[a-z]")
 

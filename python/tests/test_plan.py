@@ -129,7 +129,7 @@ def test_a_plan_stays_as_it_was_made_and_says_what_is_wrong(exported):
     for hops in ({"nodes": [1, 1]}, {"pages": [3]}):
         with pytest.raises(WrongInput, match="hops of"):
             plan.run(given, hops=hops)
-    with pytest.raises(WrongInput, match='input "x": axis 1 has length 1; wanted 2'):
+    with pytest.raises(WrongInput, match='input "x": axis 1 has length 1, expected 2'):
         plan.run({"x": np.float32([[1]])})
     wrong = ng.Dfg()
     rows = wrong.create_in("x", "f32", ["nodes", 2])

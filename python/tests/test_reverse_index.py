@@ -95,7 +95,7 @@ def test_the_reverse_can_be_asked_for_by_name(stores):
         {"replace": True},
         {"reading": "scan"},
         {"reading": "distribute"},
-        {"reading": "direct_layout"},
+        {"layout": "direct"},
         {"reading": "compiled"},
         {"reading": ng.Reading(check_rows=True)},
     ],
@@ -112,7 +112,7 @@ def test_batches_are_those_of_the_same_graph_without_it(stores, how):
     for store in stores:
         if "layout" in how:
             compile_direct(store.snapshot())
-        if "compiled" in how:
+        if how.get("reading") == "compiled":
             options = ["--seeds", "all", "--fanouts", "4,3", "--batch-size", "64", "--seed", "9"]
             run("compile", store.path, *options)
         sampler = ng.NumpySampler(store, [4, 3], seed=9, **made)

@@ -272,12 +272,12 @@ def test_the_loader_of_a_store_is_run_and_watched(homo):
     assert some.runs.details[0]["batches"][0]["targets"] == 4
     with pytest.raises(UnsupportedArgument, match="open the store with memory="):
         ng.sim.what_would_it_buy(homo, HOST, memory="1GB")
-    with pytest.raises(UnsupportedArgument, match="seeds is 0; use a whole number"):
+    with pytest.raises(UnsupportedArgument, match="repeats is 0; use a whole number"):
         ng.sim.what_would_it_buy(homo, HOST, repeats=0)
 
 
 def test_rows_of_a_stated_width_have_a_modelled_loader(homo):
-    how = {**SHAPE, "seeds": 1, "platforms": ["BG-2"]}
+    how = {**SHAPE, "repeats": 1, "platforms": ["BG-2"]}
     found = ng.sim.what_would_it_buy(homo, HOST, **how, row_bytes=2048)
     assert found.reading == "modelled"
     bare = ng.sim.what_would_it_buy(homo, HOST, **how, tensor=None, seconds=0.1, warm_seconds=0.1)

@@ -366,7 +366,7 @@ def test_the_command_writes_the_report_and_compares_with_a_host(tmp_path, capsys
     assert "the fastest first: BG-2, " in out
     assert "overtakes" in out or "the order stays" in out
     for more, words in [
-        (["--ablation", "--mode", "paper"], "takes costs from mode detailed"),
+        (["--ablation", "--mode", "paper"], "--ablation needs --mode detailed"),
         (["--ablation", "--out", "x"], "stands alone"),
         (["--host", "x", "--sweep", "workers=1"], "one graph"),
         (["--host", "x", "--dataset", "ppi,amazon"], "one graph"),

@@ -397,7 +397,7 @@ def test_resuming_takes_another_memory_and_back_end_and_records_them(path, tmp_p
         (["--val-after", 3, "--task", "link"], "--val-after is given without --test-after"),
         (["--objective", "multi-label"], "use --objective regression or --objective single-label"),
         (["--split-index", 3], "--split-index 3 is not one of 'node', which has 0"),
-        (["--save-steps", 3], "--save-steps 3 has no effect where no checkpoint"),
+        (["--save-steps", 3], "--save-steps 3 has no effect where no training state"),
         (["--out", "a", "--state", "b"], "leave --state out"),
         (["--task", "link", "--target", "a,b,c"], "name one as --target, such as"),
     ],

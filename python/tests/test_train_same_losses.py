@@ -93,7 +93,7 @@ def test_a_checkpoint_of_other_settings_is_refused_by_name(path, tmp_path):
         with pytest.raises(ng.StateMismatch, match="hidden=8"):
             fit(store, other, state=tmp_path / "run.pt")
         (tmp_path / "run.pt").write_bytes(b"rubbish")
-        with pytest.raises(ng.StateMismatch, match="not a readable checkpoint"):
+        with pytest.raises(ng.StateMismatch, match="not a readable training state"):
             fit(store, short, state=tmp_path / "run.pt")
 
 

@@ -98,7 +98,7 @@ def test_a_batch_with_a_later_edge_is_refused_by_its_number(path, phase):
         if phase == "train":
             trainer.loader = trainer.task.train_loader()
             with pytest.raises(
-                ng.UnsupportedArgument, match=r"epoch 1, batch 1 of .* at time 1000000"
+                ng.UnsupportedArgument, match=r"epoch 1, batch 1 of .* of time 1000000"
             ):
                 trainer.run()
         else:

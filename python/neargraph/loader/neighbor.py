@@ -45,7 +45,8 @@ class NeighborLoader(SamplingLoader):
             it is created. Writers can continue.
         num_neighbors: Neighbours per node and hop, as a list or by edge type; -1 takes all. A list
             applies to the edge types of the graph. To sample a reverse that the store keeps
-            (``--reverse``), give a dictionary with ``rev_...`` and all other edge types.
+            (`neargraph import --reverse`), give a dictionary with ``rev_...`` and all other edge
+            types.
         input_nodes: The seeds: ``"train"`` / ``"val"`` / ``"test"``, ids [n], a boolean mask
             [num_nodes], a node type, or (node type, any of these). None: all nodes.
         input_time: Times of the seeds, int64 [number of seeds]. None: the times of their nodes, if
