@@ -145,7 +145,7 @@ def test_a_device_belongs_to_one_plug_in_and_another_build_of_it_takes_its_place
         devices.load_plugin(other, plugins.sha256(other))
     taken = built(folder, "taken", device("Systolic array", 600))
     allow = plugins.sha256(taken)
-    with pytest.raises(ng.PluginRefused, match='"Systolic array" is there already, of bundle'):
+    with pytest.raises(ng.PluginRefused, match='"Systolic array" is already registered by bundle'):
         devices.program("mine", base="lsap", plugins=[taken], allow=allow)
     assert (devices.bundle, devices.priorities["chip"]) == ("cpu", 500)
     absolute = '\n#define OP "Abs"\n#define VALUE(x) ((x) < 0 ? -(x) : (x))'
