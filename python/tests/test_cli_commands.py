@@ -1,13 +1,16 @@
 """The command line as a user meets it: output, exit codes, one-line errors, JSON."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 import neargraph as ng
-from neargraph.cli import main
+from neargraph.cli import commands, main
 from neargraph.datasets import plan_generated
 from neargraph.importers import ImportOptions, run_import
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -231,3 +234,12 @@ def test_a_usage_error_stays_what_it_is_with_debug(capsys):
     assert run("info", "--debug", capsys=capsys)[0] == 2
     code, _, said = run("info", "--colour", "--debug", capsys=capsys)
     assert (code, "Traceback" in said) == (2, False)
+
+
+def test_the_readme_lists_the_commands_as_the_table_of_commands_does():
+    lines = []
+    for group in commands.GROUPS:
+        lines.append(f"| **{group}** | |")
+        of_group = [entry for entry in commands.COMMANDS if entry.group == group]
+        lines += [f"| `{entry.name}` | {entry.summary} |" for entry in of_group]
+    assert "\n".join(lines) in (ROOT / "README.md").read_text()

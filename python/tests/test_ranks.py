@@ -66,3 +66,9 @@ def test_without_padding_the_tail_is_left_out_on_every_rank(homo):
 def test_a_batch_that_ranks_cannot_share_equally_is_refused(homo):
     with pytest.raises(ValueError, match="divided evenly among"):
         ng.NeighborLoader(homo, [2], batch_size=15, ranks=(0, 2))
+
+
+def test_a_last_batch_cannot_be_both_padded_and_dropped(homo):
+    ranks = ng.Ranks(0, 2, pad=True)
+    with pytest.raises(ng.UnsupportedArgument, match="drop_last=True drops the batch that pad"):
+        ng.NeighborLoader(homo, [3], batch_size=8, drop_last=True, ranks=ranks)

@@ -28,7 +28,8 @@ class Ranks:
         pad: With several ranks, how a last batch that is smaller than the others is handled. True
             repeats seeds until all ranks have equally many, and counts them in
             ``batch.num_padding``. False drops the batch. None is False in `ClusterGCNLoader` and
-            `RandomNodeLoader`, whose epochs contain each node at most once, and else True.
+            `RandomNodeLoader`, whose epochs contain each node at most once, with
+            ``drop_last=True``, and else True. A process that trains alone pads nothing.
 
     Raises:
         ValueError: A value is not valid.

@@ -54,7 +54,7 @@ class Reading:
             the bytes of the tensors that are read, such as ``"2x"``. ``"auto"`` is ``"1x"``.
             ``"never"`` writes neither rows nor samples.
         prefetch: Maximum number of batches to make ahead of the consumer. Fewer are made if memory
-            is short. None: 4.
+            is short. None: 1 with look-ahead or compiled epochs, else 4.
         threads: Number of background threads. None: one per core, at most 4.
         otherwise: With compiled epochs: how rows are read if no compiled epochs match the loader,
             or memory is too small for a replay. None raises `CompiledMismatch` or `BudgetTooSmall`

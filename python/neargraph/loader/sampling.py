@@ -78,6 +78,10 @@ class LoaderOptions:
     def __post_init__(self) -> None:
         self.reads = Reading.of(self.reading)
         self.peers = Ranks.of(self.ranks)
+        if self.peers.pad and self.drop_last:
+            raise UnsupportedArgument(
+                "drop_last=True drops the batch that pad=True would fill; leave one of them out"
+            )
         self.pads = self.peers.pad is not False
 
     def rows(self, schema: Schema) -> tuple[dict[str, Any], torch.dtype | None]:
