@@ -13,6 +13,7 @@ import pytest
 from import_command import FULL_DISK, edges_of, import_command, refused
 
 import neargraph as ng
+from neargraph.cli.import_options import sources_of
 from neargraph.importers import TextHints, import_graph, plan_source
 
 RNG = np.random.default_rng(5)
@@ -227,6 +228,16 @@ def test_the_copy_of_a_stream_counts_in_the_estimate_and_is_gone_in_the_end(tmp_
     found = import_command("-", "-o", tmp_path / "g.ng", "--dry-run", given=text)[0]
     assert "of which copies of input" in found
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_copy_of_standard_input_is_reported(monkeypatch, tmp_path):
+    told = []
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(bytes(3 << 20))))
+    (source,) = sources_of(["-"], None, lambda *of_phase: told.append(of_phase))
+    assert source.read(1 << 20) == bytes(1 << 20)
+    assert source.read(2 << 20) == bytes(2 << 20)
+    name = "copy standard input, bytes"
+    assert told == [(name, 1 << 20, None), (name, 3 << 20, None)]
 
 
 @pytest.mark.parametrize(

@@ -77,12 +77,13 @@ def import_(
 def _import(values: dict[str, Any]) -> None:
     """Imports what the options say."""
     settings, hints = given.settings_of(values), given.hints_of(values)
-    sources = given.sources_of(values["source"], given.tables_of(values))
     out, as_json = values["out"], values["as_json"]
     if not values["dry_run"]:
         check_target(out, settings)
     folder = out.absolute().parent
-    plan = plan_source(sources, values["format"], hints, settings.memory, folder)
+    with bars() as progress:
+        sources = given.sources_of(values["source"], given.tables_of(values), progress)
+        plan = plan_source(sources, values["format"], hints, settings.memory, folder)
     estimate = estimate_import(plan, out, settings)
     if values["memory"] is not None:
         estimate["memory_bytes"] = parse_bytes(values["memory"])

@@ -7,7 +7,7 @@ with the form that it has and an example.
 from collections.abc import Iterable
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import IO, Annotated, Any, cast
 
 import typer
 
@@ -16,6 +16,8 @@ from neargraph.importers.hints import Triple
 from neargraph.importers.inputs import Source, standard_input
 from neargraph.importers.memory import beside_interpreter
 from neargraph.units import parse_bytes
+
+from .progress import Bars
 
 _TABLES = "Tables of several types"
 _TEXT = "Text and tables"
@@ -34,7 +36,7 @@ Sources = Annotated[
 Out = Annotated[Path, typer.Option("--out", "-o", metavar="NAME.ng", help="Store to write.")]
 Format = Annotated[
     str | None,
-    typer.Option(help=f"Input format: {', '.join(FORMATS)}. Default: told by the input."),
+    typer.Option(help=f"Input format: {', '.join(FORMATS)}. Default: detected from the input."),
 ]
 Memory = Annotated[
     str | None,
@@ -247,8 +249,27 @@ def hints_of(values: dict[str, Any]) -> TextHints:
     return TextHints(**{**rest, "columns": parse_columns(",".join(shared) or None)})
 
 
-def sources_of(sources: list[str] | None, tables: Tables | None) -> list[Source] | Tables:
-    """What an import reads: the files that are named, or the tables."""
+class CopiedInput:
+    """Standard input, whose bytes are reported to ``progress`` as they are read.
+
+    The importer copies a stream to a temporary file before it plans anything.
+    """
+
+    def __init__(self, stream: IO[bytes], progress: Bars) -> None:
+        self._stream, self._progress, self._count = stream, progress, 0
+
+    def read(self, count: int) -> bytes:
+        """Reads up to ``count`` bytes."""
+        piece = self._stream.read(count)
+        self._count += len(piece)
+        self._progress("copy standard input, bytes", self._count, None)
+        return piece
+
+
+def sources_of(
+    sources: list[str] | None, tables: Tables | None, progress: Bars
+) -> list[Source] | Tables:
+    """Returns the files that are named, or the tables."""
     if tables is not None:
         if sources:
             raise ValueError("name files, or --nodes and --edges, not both")
@@ -257,7 +278,8 @@ def sources_of(sources: list[str] | None, tables: Tables | None) -> list[Source]
         raise ValueError("name a file to read, or tables with --edges")
     if sources.count("-") > 1:
         raise ValueError("- (standard input) is given twice")
-    return [standard_input() if text == "-" else text for text in sources]
+    stream = CopiedInput(standard_input(), progress) if "-" in sources else None
+    return [cast(IO[bytes], stream) if text == "-" else text for text in sources]
 
 
 def tables_of(values: dict[str, Any]) -> Tables | None:
