@@ -1,6 +1,8 @@
 """Stores as Parquet, PyG and NumPy: an import gives the same store, or a note names the loss."""
 
+import fcntl
 import json
+import os
 import subprocess
 import sys
 
@@ -329,3 +331,18 @@ def test_the_command_says_how_to_import_again(tmp_path, capsys):
     )
     assert (code, err) == (0, "")
     assert json.loads(out)["import_options"] == ["--undirected"]
+
+
+def test_what_a_killed_export_left_is_removed_and_what_a_running_one_writes_stays(tmp_path):
+    path = homogeneous().write(tmp_path / "a.ng")
+    killed, running = (tmp_path / f".out.{pid}.partial" for pid in (4_000_001, 4_000_002))
+    for folder in (killed, running):
+        folder.mkdir()
+        (folder / "rows").write_text("0")
+    held = os.open(running, os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    try:
+        export("parquet", path, tmp_path)
+    finally:
+        os.close(held)
+    assert sorted(found.name for found in tmp_path.iterdir()) == [running.name, "a.ng", "out"]

@@ -4,10 +4,12 @@ What must not live here: what is written. The invariant: nothing that exists is 
 failure leaves nothing at the target or beside it.
 """
 
+import fcntl
+import glob
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -65,12 +67,36 @@ def _staging(target: Path) -> Iterator[Path]:
     _refuse_existing(target)
     if not parent.is_dir():
         raise UnsupportedArgument(f"{target}: the folder {parent} does not exist; create it first")
+    _remove_leftovers(target)
     folder = target.with_name(f".{target.name}.{os.getpid()}.partial")
     folder.mkdir()
     try:
-        yield folder
+        with _locked(folder):
+            yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _remove_leftovers(target: Path) -> None:
+    """Removes the folders of killed exports to `target`; those of running ones are locked."""
+    for folder in target.absolute().parent.glob(f".{glob.escape(target.name)}.*.partial"):
+        with suppress(OSError), _locked(folder):
+            shutil.rmtree(folder)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Holds an exclusive lock on a folder, which ends with the process.
+
+    Raises:
+        OSError: The folder is locked, or is none.
+    """
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(opened)
 
 
 def _refuse_existing(target: Path) -> None:
