@@ -78,8 +78,8 @@ def svg(parts: dict[str, Any], colours: Literal["kind", "device"] = "kind") -> s
         raise UnsupportedArgument(f"colours={colours!r} is not 'kind' or 'device'")
     if len(parts["nodes"]) > NODES_MAX:
         raise UnsupportedArgument(
-            f"the graph has {len(parts['nodes'])} nodes, and a picture has {NODES_MAX} at most: "
-            "use its text"
+            f"the graph has {len(parts['nodes'])} nodes, and a picture shows at most "
+            f"{NODES_MAX}; print it as text instead"
         )
     boxes, arrows, legend = _boxes(parts, colours)
     chains = _layered(boxes, arrows)

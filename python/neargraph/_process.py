@@ -41,7 +41,9 @@ class ProcessLocal(Generic[T]):
     def _builder(self) -> Callable[[], T]:
         build = self._build()
         if build is None:
-            raise ReferenceError("the owner of this handle does not exist any more")
+            raise ReferenceError(
+                "the store or engine of this object was deleted; keep a reference to it"
+            )
         return build
 
     def get(self) -> T:

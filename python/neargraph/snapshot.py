@@ -74,6 +74,21 @@ class PygReader(Reader):
     edge_items = edge_index
 
     @property
+    def stores(self) -> NoReturn:
+        """Not available. PyG's transforms read this attribute.
+
+        Raises:
+            AttributeError: Always. The message says where to apply a transform.
+        """
+        raise AttributeError(
+            f"a {type(self).__name__} is not data of PyG in memory; apply a transform to each batch "
+            "with a loader's transform=, or to the data before neargraph.from_pyg writes it"
+        )
+
+    node_stores = stores
+    edge_stores = stores
+
+    @property
     def to(self) -> NoReturn:
         """Not available. PyG's old `NeighborSampler` reads this attribute of its edge_index.
 

@@ -30,7 +30,7 @@ def rows(text: str, first: str) -> list[list[str]]:
 
 def blocks(text: str) -> list[str]:
     """The code blocks of a text."""
-    return re.findall(r"^```\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return re.findall(r"^```text\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
 
 
 def plain(text: str) -> str:

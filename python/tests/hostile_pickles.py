@@ -194,7 +194,7 @@ CASES: dict[str, tuple[str, bytes, str]] = {
     "a matrix whose shape is a list": (
         "allx",
         program(matrix(ONE, ONE, ONE, b"]")),
-        "no shape of two dimensions",
+        "the shape of a matrix does not have two dimensions",
     ),
     "a function by name": ("graph", program(b"cos\nsystem\n", text("true"), b"\x85R"), "os.system"),
     "a function from the stack": (

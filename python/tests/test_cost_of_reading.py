@@ -131,7 +131,7 @@ def visits(store, **more):
     return ng.PinSAGELoader(store, [3], [3], num_walks=4, walk_length=1, **more)
 
 
-@row("NeighborLoader, plain", "blocks that hold the draws", plain)
+@row("NeighborLoader, plain", "the blocks that hold the draws", plain)
 def of_plain(folder):
     blocks, batch = one(folder / "plain.ng", plain)
     assert batch.num_edges == 5
@@ -139,7 +139,9 @@ def of_plain(folder):
 
 
 @row(
-    "NeighborLoader, disjoint", "the same: subgraphs draw alike from one list in one hop", disjoint
+    "NeighborLoader, disjoint",
+    "the same; two subgraphs draw alike from one list in one hop",
+    disjoint,
 )
 def of_disjoint(folder):
     for seeds, alone in (([3, 4], [3, 4]), ([3, 3], [3])):
@@ -175,7 +177,7 @@ def of_induced(folder):
     only_whole(folder / "plain.ng", induced)
 
 
-@row("LinkNeighborLoader", "as above, and a list for each negative link", links)
+@row("LinkNeighborLoader", "as above, and one list per negative link", links)
 def of_links(folder):
     around, _ = one(folder / "plain.ng", links)
     assert around == one(folder / "plain.ng", plain, [3, 4])[0]
@@ -234,7 +236,7 @@ def of_hgt(folder):
     assert batch.num_nodes == 1
 
 
-@row("PinSAGELoader", "one entry for each step of each walk", visits)
+@row("PinSAGELoader", "one entry per step of each walk", visits)
 def of_visits(folder):
     blocks, _ = one(folder / "plain.ng", visits)
     assert 0 < blocks <= 4 * DRAW + BESIDE < whole(folder / "plain.ng", [3]) / 4
@@ -284,11 +286,11 @@ def compiled(tmp_path_factory):
 
 
 WAYS = {
-    "direct": {"reading": "on_demand"},
+    "on_demand": {"reading": "on_demand"},
     "scan, window, distribute": {"reading": "scan"},
     "num_workers": {"num_workers": 1},
-    "layout=direct": {"reading": "direct_layout"},
-    "reading": {"reading": "compiled"},
+    "direct_layout": {"reading": "direct_layout"},
+    "compiled": {"reading": "compiled"},
 }
 
 

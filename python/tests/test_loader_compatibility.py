@@ -1,10 +1,8 @@
-"""PyG's own loaders on a store, cell by cell: the table of docs/reference/compatibility.md."""
-
-import re
-from pathlib import Path
+"""PyG's own loaders on a store, row by row: a table of docs/reference/compatibility.md."""
 
 import numpy as np
 import pytest
+from compatibility import TITLES, Table, check_rows, tables
 from graphs import shop
 from sampled import PLAIN, epoch_of, temporal_graph
 
@@ -15,43 +13,11 @@ pytest.importorskip("torch_geometric")
 from torch_geometric import loader as pyg  # noqa: E402
 from torch_geometric.nn import GraphSAGE  # noqa: E402
 
-TABLE = Path(__file__).resolve().parents[2] / "docs/reference/compatibility.md"
 BUYS = ("user", "buys", "item")
-CELLS = {}
+LOADERS = Table("PyG's loaders on a store")
 
 
-def cell(name, says):
-    """A row of the table: what it says of one use, and the function that checks it."""
-
-    def register(function):
-        CELLS[name] = says, function
-        return function
-
-    return register
-
-
-@pytest.fixture(scope="module")
-def path(tmp_path_factory):
-    return temporal_graph().write(tmp_path_factory.mktemp("table") / "dated.ng")
-
-
-@pytest.fixture
-def stores(path, shop_path):
-    with ng.open(path, memory="64MB") as one, ng.open(shop_path, memory="64MB") as several:
-        yield one, several
-
-
-def check_rows(batch, graph=None):
-    """Rows and edges of a batch of the homogeneous store."""
-    graph = graph or temporal_graph()
-    edges, n_id, e_id = graph.edges[PLAIN], batch.n_id.numpy(), batch.e_id.numpy()
-    assert np.array_equal(batch.x.numpy(), graph.nodes["node"].tensors["x"][n_id])
-    assert np.array_equal(n_id[batch.edge_index[0].numpy()], edges.sources[e_id])
-    assert np.array_equal(n_id[batch.edge_index[1].numpy()], edges.destinations[e_id])
-    return len(e_id)
-
-
-@cell("NodeLoader", "works")
+@LOADERS.row("NodeLoader", "works", "with node_sampler=store.sampler(...)")
 def node_loader(one, several):
     found = pyg.NodeLoader(one, one.sampler([3, 2]), input_nodes=torch.arange(60), batch_size=8)
     assert sum(map(check_rows, found)) > 60
@@ -61,7 +27,7 @@ def node_loader(one, several):
     )
 
 
-@cell("NeighborLoader", "works")
+@LOADERS.row("NeighborLoader", "works", "with neighbor_sampler=store.sampler(...)")
 def neighbor_loader(one, several):
     for store, seeds in ((one, torch.arange(60)), (several, ("user", torch.arange(40)))):
         sampler = store.sampler([3, 2])
@@ -71,7 +37,7 @@ def neighbor_loader(one, several):
         )
 
 
-@cell("NeighborLoader, disjoint", "works")
+@LOADERS.row("NeighborLoader, disjoint", "works", "store.sampler(..., disjoint=True)")
 def disjoint(one, several):
     sampler = one.sampler([3, 2], disjoint=True)
     how = {"neighbor_sampler": sampler, "batch_size": 8, "disjoint": True}
@@ -85,7 +51,7 @@ def disjoint(one, several):
         assert torch.equal(batch["user"].batch[row], batch["item"].batch[col])
 
 
-@cell("NeighborLoader, times", "works")
+@LOADERS.row("NeighborLoader, temporal", "works", "store.sampler(..., time_attr=...)")
 def temporal(one, _):
     times = torch.arange(60) % 45
     for name, given in (("edge_time", times), ("born", times), ("born", None)):
@@ -108,9 +74,10 @@ def temporal(one, _):
             assert not later.any()
 
 
-@cell(
+@LOADERS.row(
     "NeighborLoader, subgraph_type",
-    "works; bidirectional between two node types needs both directions",
+    "works",
+    "bidirectional between two node types requires an edge type in each direction",
 )
 def subgraph_type(one, several):
     edges = temporal_graph().edges[PLAIN]
@@ -143,7 +110,11 @@ def both_ways(batch):
     assert there == back
 
 
-@cell("LinkNeighborLoader, LinkLoader", "differs: negative links may be edges")
+@LOADERS.row(
+    "LinkNeighborLoader, LinkLoader",
+    "works",
+    "as in PyG, negative links may be edges; those of neargraph.LinkNeighborLoader are not",
+)
 def link_loaders(one, several):
     links = torch.stack([torch.arange(20), torch.arange(20) + 1])
     for store, given in (
@@ -178,7 +149,11 @@ def link_loaders(one, several):
     assert not known & set(drawn["ours"])
 
 
-@cell("LinkNeighborLoader, a plain edge_label_index", "works with one node and edge type")
+@LOADERS.row(
+    "LinkNeighborLoader, edge_label_index without a type",
+    "works",
+    "if the store has one node type and one edge type",
+)
 def plain_links(one, several):
     links = torch.stack([torch.arange(20), torch.arange(20) + 1])
     expected = [b.n_id.tolist() for b in link_batches(one, (None, links))]
@@ -195,7 +170,11 @@ def link_batches(data, links):
     return list(pyg.LinkNeighborLoader(data, [3, 2], neighbor_sampler=sampler, **how))
 
 
-@cell("NodeLoader, LinkLoader without seeds", "refused: give 'train', a type, ids or links")
+@LOADERS.row(
+    "NodeLoader, LinkLoader without seeds",
+    "refused",
+    "give 'train', a type, ids, a mask, or links",
+)
 def no_seeds(one, _):
     with pytest.raises(ng.UnsupportedArgument, match=r"input_nodes=None is not supported.*'node'"):
         pyg.NodeLoader(one, one.sampler([2]))
@@ -205,7 +184,7 @@ def no_seeds(one, _):
         pyg.LinkLoader(one, one.sampler([2]))
 
 
-@cell("LinkNeighborLoader, times", "works")
+@LOADERS.row("LinkNeighborLoader, temporal", "works", "with edge_label_time= of PyG's loader")
 def link_times(one, several):
     links, times = torch.stack([torch.arange(40), torch.arange(40) + 1]), torch.arange(40)
     edge_times = torch.from_numpy(temporal_graph().edges[PLAIN].times)
@@ -236,7 +215,7 @@ def link_times(one, several):
         next(iter(pyg.LinkLoader(one, late, edge_label_index=(None, links))))
 
 
-@cell("LinkNeighborLoader, disjoint", "works")
+@LOADERS.row("LinkNeighborLoader, disjoint", "works", "store.sampler(..., disjoint=True)")
 def disjoint_links(one, several):
     for store, triple in ((one, PLAIN), (several, BUYS)):
         sampler = store.sampler([3, 2], disjoint=True)
@@ -248,7 +227,11 @@ def disjoint_links(one, several):
             assert first.tolist() == list(range(pairs.size(1)))
 
 
-@cell("LinkNeighborLoader, subgraph_type", "works within one node type, or disjoint")
+@LOADERS.row(
+    "LinkNeighborLoader, subgraph_type",
+    "works",
+    "within one node type; between two node types, only with disjoint=True",
+)
 def link_subgraph_type(one, several):
     links = torch.stack([torch.arange(20), torch.arange(20) + 1])
     for kind in ("induced", "bidirectional"):
@@ -262,16 +245,17 @@ def link_subgraph_type(one, several):
         assert len(list(pyg.LinkLoader(several, sampler, edge_label_index=(BUYS, links)))) == 20
 
 
-@cell(
+@LOADERS.row(
     "NeighborLoader without neighbor_sampler",
-    "refused by PyG, which expects Data: give neighbor_sampler=store.sampler(...)",
+    "refused",
+    "PyG expects Data; give neighbor_sampler=store.sampler(...)",
 )
 def without_sampler(one, _):
     with pytest.raises(ValueError, match="Expected a 'Data'"):
         pyg.NeighborLoader(one, [2], input_nodes=torch.arange(4))
 
 
-@cell("HGTLoader", "refused: takes HeteroData alone; use neargraph.HGTLoader")
+@LOADERS.row("HGTLoader", "refused", "takes only HeteroData; use neargraph.HGTLoader")
 def hgt(_, several):
     with pytest.raises((AttributeError, ImportError), match=r"HGTLoader|torch-sparse"):
         next(iter(pyg.HGTLoader(several, [4], input_nodes="item")))
@@ -280,7 +264,11 @@ def hgt(_, several):
     assert len(list(ng.HGTLoader(several, [4], "item", batch_size=5))) == 5
 
 
-@cell("ImbalancedSampler", "works with the known labels as an int64 tensor, as sampler=")
+@LOADERS.row(
+    "ImbalancedSampler",
+    "works",
+    "as sampler= of PyG's loaders, made from an int64 tensor of known labels",
+)
 def imbalanced(one, _):
     labels = torch.arange(60) % 7 // 6
     order = pyg.ImbalancedSampler(labels)
@@ -299,9 +287,10 @@ def imbalanced(one, _):
         ng.NeighborLoader(one, [2], sampler=order)
 
 
-@cell(
+@LOADERS.row(
     "DataLoader, DataListLoader, DenseDataLoader, DynamicBatchSampler",
-    "refused: take lists of graphs; use neargraph.GraphLoader",
+    "refused",
+    "take lists of graphs; use neargraph.GraphLoader",
 )
 def data_loader(one, _):
     for name in ("DataLoader", "DataListLoader", "DenseDataLoader"):
@@ -314,13 +303,17 @@ def data_loader(one, _):
     assert len(tuple(one)) == 2
 
 
-@cell("TemporalDataLoader", "refused: takes TemporalData; use NeighborLoader with time_attr")
+@LOADERS.row(
+    "TemporalDataLoader",
+    "refused",
+    "takes TemporalData; use neargraph.NeighborLoader with time_attr",
+)
 def temporal_data(one, _):
     with pytest.raises(TypeError, match="time_attr"):
         pyg.TemporalDataLoader(one)
 
 
-@cell("ZipLoader", "works with PyG's loaders; use zip for neargraph's")
+@LOADERS.row("ZipLoader", "works", "with PyG's loaders; use zip() for neargraph's")
 def zipped(one, several):
     first = pyg.NodeLoader(one, one.sampler([2]), input_nodes=torch.arange(20))
     second = pyg.NodeLoader(several, several.sampler([2]), input_nodes="item")
@@ -335,7 +328,7 @@ def zipped(one, several):
         pyg.ZipLoader([ng.NeighborLoader(one, [2])])
 
 
-@cell("CachedLoader, PrefetchLoader", "work, with PyG's loaders and neargraph's")
+@LOADERS.row("CachedLoader, PrefetchLoader", "works", "with PyG's loaders and neargraph's")
 def wrapped(one, _):
     theirs = pyg.NodeLoader(one, one.sampler([2]), input_nodes=torch.arange(60), batch_size=8)
     for loader in (theirs, ng.NeighborLoader(one, [2], batch_size=8)):
@@ -346,7 +339,7 @@ def wrapped(one, _):
         assert sum(map(check_rows, pyg.PrefetchLoader(loader))) > 60
 
 
-@cell("ClusterData, ClusterGCNLoader", "refused: use neargraph.ClusterGCNLoader")
+@LOADERS.row("ClusterData, ClusterLoader", "refused", "use neargraph.ClusterGCNLoader")
 def cluster(one, _):
     with pytest.raises(AttributeError, match="ClusterGCNLoader"):
         pyg.ClusterData(one, 4)
@@ -355,7 +348,11 @@ def cluster(one, _):
     assert len(list(ng.ClusterGCNLoader(one, 4))) == 4
 
 
-@cell("GraphSAINT samplers", "refused: use neargraph.GraphSAINTNodeSampler and the others")
+@LOADERS.row(
+    "GraphSAINTNodeSampler, GraphSAINTEdgeSampler, GraphSAINTRandomWalkSampler",
+    "refused",
+    "use the classes of the same names in neargraph",
+)
 def saint(one, _):
     for name in ("GraphSAINTNodeSampler", "GraphSAINTEdgeSampler"):
         with pytest.raises(AttributeError, match="GraphSAINT"):
@@ -365,21 +362,21 @@ def saint(one, _):
     assert len(list(ng.GraphSAINTNodeSampler(one, 6, 3))) == 3
 
 
-@cell("ShaDowKHopSampler", "refused: use neargraph.ShaDowKHopSampler")
+@LOADERS.row("ShaDowKHopSampler", "refused", "use neargraph.ShaDowKHopSampler")
 def shadow(one, _):
     with pytest.raises((AttributeError, ImportError), match=r"ShaDow|torch-sparse"):
         pyg.ShaDowKHopSampler(one, 2, 2)
     assert len(list(ng.ShaDowKHopSampler(one, 2, 2, batch_size=20))) == 3
 
 
-@cell("RandomNodeLoader", "refused: use neargraph.RandomNodeLoader")
+@LOADERS.row("RandomNodeLoader", "refused", "use neargraph.RandomNodeLoader")
 def random_node(one, _):
     with pytest.raises(AttributeError, match="RandomNodeLoader"):
         next(iter(pyg.RandomNodeLoader(one, num_parts=3)))
     assert len(list(ng.RandomNodeLoader(one, 3))) == 3
 
 
-@cell("NeighborSampler (old)", "refused: use neargraph.NeighborLoader")
+@LOADERS.row("NeighborSampler (of PyG 1)", "refused", "use neargraph.NeighborLoader")
 def old_sampler(one, _):
     for data in (one, one.snapshot()):
         with pytest.raises(AttributeError, match=r"neargraph\.NeighborLoader.*old NeighborSampler"):
@@ -387,7 +384,11 @@ def old_sampler(one, _):
         assert not hasattr(data, "to")
 
 
-@cell("BasicGNN.inference", "refused: use neargraph infer")
+@LOADERS.row(
+    "BasicGNN.inference",
+    "refused",
+    "holds all rows in memory; export the model and use neargraph infer",
+)
 def inference(one, _):
     model = GraphSAGE(4, 8, 1).eval()
     how = {"input_nodes": "node", "neighbor_sampler": one.sampler([-1])}
@@ -401,75 +402,6 @@ def inference(one, _):
     # What is not of a store is asserted by PyG, as before.
     with pytest.raises(AssertionError):
         model.inference([])
-
-
-def trained(one, data, of_batch):
-    """How many seeds a Trainer has seen in two epochs of `data`."""
-    module = pytest.importorskip("lightning", reason="lightning is not installed")
-
-    class Model(module.LightningModule):
-        def __init__(self):
-            super().__init__()
-            self.model, self.seen = GraphSAGE(4, 8, 1, 2), 0
-
-        def training_step(self, batch, _number):
-            out, count = self.model(batch.x, batch.edge_index), of_batch(batch)
-            self.seen += count
-            return torch.nn.functional.cross_entropy(out[:count], batch.born[:count] % 2)
-
-        def configure_optimizers(self):
-            return torch.optim.SGD(self.parameters(), 0.1)
-
-    model = Model()
-    silent = ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary")
-    trainer = module.Trainer(max_epochs=2, accelerator="cpu", **dict.fromkeys(silent, False))
-    trainer.fit(model, data)
-    return model.seen
-
-
-@cell("lightning.Trainer with neargraph's loaders", "works")
-def trainer(one, _):
-    loader = ng.NeighborLoader(one, [3, 2], batch_size=8)
-    assert trained(one, loader, lambda batch: batch.batch_size) == 120
-
-
-@cell("LightningNodeData", "works with node_sampler= and input nodes given")
-def lightning_nodes(one, _):
-    pytest.importorskip("lightning", reason="lightning is not installed")
-    from torch_geometric.data.lightning import LightningNodeData
-
-    seeds = torch.arange(60)
-    nodes = {f"input_{part}_nodes": seeds for part in ("train", "val", "test", "pred")}
-    how = {"batch_size": 8, "pin_memory": False}
-    data = LightningNodeData(one, **nodes, node_sampler=one.sampler([3, 2]), **how)
-    assert trained(one, data, lambda batch: batch.batch_size) == 120
-    with pytest.raises(ng.UnsupportedArgument, match="input_nodes=None is not supported"):
-        LightningNodeData(one, node_sampler=one.sampler([2])).train_dataloader()
-    (batch,) = LightningNodeData(one, loader="full").train_dataloader()
-    assert batch is one
-
-
-@cell("LightningLinkData", "works with link_sampler= and edges given")
-def lightning_links(one, _):
-    pytest.importorskip("lightning", reason="lightning is not installed")
-    from torch_geometric.data.lightning import LightningLinkData
-
-    links = torch.stack([torch.arange(40), torch.arange(40) + 1])
-    edges = {f"input_{part}_edges": links for part in ("train", "val", "test", "pred")}
-    how = {"batch_size": 8, "pin_memory": False}
-    data = LightningLinkData(one, **edges, link_sampler=one.sampler([3, 2]), **how)
-    assert trained(one, data, lambda batch: batch.edge_label_index.size(1)) == 80
-    with pytest.raises(ng.UnsupportedArgument, match="edge_label_index=None is not supported"):
-        LightningLinkData(one, link_sampler=one.sampler([2])).train_dataloader()
-
-
-@cell("LightningDataset", "refused: takes lists of graphs; use neargraph.GraphLoader")
-def lightning_graphs(one, _):
-    pytest.importorskip("lightning", reason="lightning is not installed")
-    from torch_geometric.data.lightning import LightningDataset
-
-    with pytest.raises(TypeError, match="use GraphLoader"):
-        next(iter(LightningDataset(one).train_dataloader()))
 
 
 def test_directions_with_unequal_columns_are_joined_unless_edges_are_chosen_by_time(tmp_path):
@@ -499,12 +431,14 @@ def test_directions_with_unequal_columns_are_joined_unless_edges_are_chosen_by_t
         store.sampler([2], subgraph_type="bidirectional")
 
 
-@pytest.mark.parametrize("name", CELLS)
-def test_a_cell_of_the_table_is_what_it_says(stores, name):
-    CELLS[name][1](*stores)
+@pytest.mark.parametrize("name", LOADERS.rows)
+def test_a_row_of_the_table_is_right(name, tmp_path, shop_path):
+    LOADERS.check(name, tmp_path, shop_path)
 
 
-def test_the_table_of_the_document_has_these_cells():
-    rows = re.findall(r"^\| (.*?) +\| (.*?) +\|$", TABLE.read_text(), re.MULTILINE)
-    table = {first.replace("`", ""): says.replace("`", "") for first, says in rows[1:]}
-    assert table == {name: says for name, (says, _) in CELLS.items()}
+def test_the_page_has_these_rows():
+    LOADERS.check_page()
+
+
+def test_the_page_has_the_tables_of_the_tests():
+    assert list(tables()) == TITLES

@@ -99,7 +99,7 @@ pub enum SimulateError {
     },
     /// Reuse on a platform that has no whole pages, or no hops.
     #[error(
-        "{platform} does not support merged, grouped (1 to 1024) and cached pages; they need a \
+        "{platform} does not support the reuse of reads (merged, grouped or cached pages); use a \
          platform that reads whole pages hop by hop: CC, CC-pipe, FPGA-CSD, SmartSage, GList, BG-1"
     )]
     Reuse {

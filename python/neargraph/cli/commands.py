@@ -106,7 +106,7 @@ COMMANDS = (
     Entry(
         "scrub",
         LOOK,
-        "Compare all checksums of a store while it is in use.",
+        "Check every page against its checksum while the store is in use.",
         ("neargraph scrub G.ng --max-rate 200MB",),
     ),
     Entry(
@@ -124,7 +124,7 @@ COMMANDS = (
     Entry(
         "compact",
         CHANGE,
-        "Rewrite a store without unused space, its lists in order.",
+        "Rewrite a store without unused space, with each neighbour list in one piece.",
         ("neargraph compact G.ng",),
     ),
     Entry(

@@ -13,7 +13,7 @@ def compact(
     busy_timeout: BusyTimeout = 5.0,
     as_json: Json = False,
 ) -> None:
-    """Rewrite a store without unused space, its lists in order.
+    """Rewrite a store without unused space, with each neighbour list in one piece.
 
     Needs disk space for a second copy meanwhile. Ids and content stay the same.
     """

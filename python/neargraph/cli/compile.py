@@ -24,7 +24,9 @@ from .show import bars, console, pairs_table, print_json, print_report, readable
 # The options with long help, so that the command fits on a screen.
 _Layout = Annotated[
     Literal["paged", "direct"],
-    typer.Option(help="direct: write the graph with rows beside lists, instead of epochs."),
+    typer.Option(
+        help="paged: compile epochs. direct: write the graph with rows beside lists instead."
+    ),
 ]
 _Method = Annotated[Literal["uniform", "labor", "weighted"], typer.Option(help="Sampling method.")]
 _Out = Annotated[Path | None, typer.Option(help="Directory of the files. Default: STORE/compiled.")]

@@ -20,7 +20,9 @@ TokenFile = Annotated[
 ]
 Ca = Annotated[
     Path | None,
-    typer.Option(help="CA certificates that sign the server's (PEM). Default: no encryption."),
+    typer.Option(
+        help="Certificates of the CAs that signed the server's certificate (PEM). Default: no TLS."
+    ),
 ]
 Cert = Annotated[
     Path | None,

@@ -38,8 +38,8 @@ def doctor(
         bool,
         typer.Option(
             "--disk",
-            help="Measure the disk: the files of a store, whose rates are kept for a day, or a "
-            "file of 64 MiB in a folder, which is removed.",
+            help="Measure the disk. For a store: read its files, and keep the rates for a day. For "
+            "a folder: write a file of 64 MiB, read it and remove it.",
         ),
     ] = False,
     as_json: Json = False,

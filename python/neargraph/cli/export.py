@@ -30,8 +30,8 @@ def export(
 ) -> None:
     """Export a store to GraphBolt, Parquet, PyG or NumPy.
 
-    Notes name everything that the output cannot hold. The pyg format must fit into memory; the
-    others are written in pieces of a few megabytes.
+    Data that the format cannot hold is left out and listed. The pyg format must fit into
+    memory; the others are written in pieces of a few megabytes.
     """
     from neargraph import datasets
 

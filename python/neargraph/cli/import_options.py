@@ -65,7 +65,7 @@ Key = Annotated[
     list[str] | None,
     typer.Option(
         metavar="TYPE=COLUMN",
-        help="Column of a node table whose values edges name nodes by. Repeatable. Default: id.",
+        help="Column of a node table with the ids that edge tables use. Repeatable. Default: id.",
         rich_help_panel=_TABLES,
     ),
 ]
@@ -89,15 +89,15 @@ Label = Annotated[
 Delimiter = Annotated[
     str | None,
     typer.Option(
-        help="One character, or tab, comma, semicolon, pipe, space or blank. Default: told by the "
-        "first line.",
+        help="One character, or tab, comma, semicolon, pipe, space (exactly one) or blank (spaces "
+        "and tabs). Default: detected from the first line.",
         rich_help_panel=_TEXT,
     ),
 ]
 Header = Annotated[
     bool | None,
     typer.Option(
-        help="Text: the first line names columns. Default: told by the first line.",
+        help="Text: the first line names columns. Default: detected from the first line.",
         rich_help_panel=_TEXT,
     ),
 ]
@@ -131,8 +131,8 @@ Bipartite = Annotated[
     str | None,
     typer.Option(
         metavar="SRC,REL,DST",
-        help="Give the two columns ids of their own: two node types and the relation, e.g. "
-        "user,rates,item.",
+        help="Read the two columns as the ids of two node types. Names of both types and of the "
+        "relation, e.g. user,rates,item.",
         rich_help_panel=_TEXT,
     ),
 ]
@@ -224,7 +224,12 @@ Overwrite = Annotated[
         rich_help_panel=_STORE,
     ),
 ]
-Strict = Annotated[bool, typer.Option(help="Fail if the import would end with notes.")]
+Strict = Annotated[
+    bool,
+    typer.Option(
+        help="Fail instead of importing with notes, as the warnings of an import are called."
+    ),
+]
 Threads = Annotated[
     int | None, typer.Option(help="Threads that parse and sort. Default: one per core.")
 ]

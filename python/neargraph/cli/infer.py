@@ -1,7 +1,7 @@
 """`neargraph infer G.ng MODEL.ngm`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,7 @@ from .show import bars, console, print_json, print_report, size, titled
 
 if TYPE_CHECKING:
     from neargraph.layerwise import Inference, InferenceResult
+    from neargraph.model_reports import InferencePlan
 
 _Out = Annotated[
     str,
@@ -27,7 +28,7 @@ def infer(
     store: StoreArgument,
     model: ModelArgument,
     out: _Out,
-    nodes: Annotated[str, typer.Option(help="Nodes to compute: all.")] = "all",
+    nodes: Annotated[str, typer.Option(help="Only all is supported.")] = "all",
     memory: Memory = None,
     threads: Annotated[
         int | None, typer.Option(help="Computing threads. Default: one for each core.")
@@ -64,7 +65,7 @@ def infer(
 
 
 def _run(
-    inference: "Inference", plan: dict[str, Any], out: str, folder: Path | None, fresh: bool
+    inference: "Inference", plan: "InferencePlan", out: str, folder: Path | None, fresh: bool
 ) -> "InferenceResult":
     names = [", ".join(name for name, _ in one["tables"]) for one in plan["passes"]]
     with bars() as progress:
@@ -75,7 +76,7 @@ def _run(
         return inference.run(out, folder=folder, fresh=fresh, progress=hear)
 
 
-def _print_plan(as_json: bool, plan: dict[str, Any]) -> None:
+def _print_plan(as_json: bool, plan: "InferencePlan") -> None:
     if as_json:
         print_json(plan)
         return
@@ -92,7 +93,7 @@ def _print_plan(as_json: bool, plan: dict[str, Any]) -> None:
     console().print(titled("Plan; every block reads the tables of its scans once", table))
 
 
-def _print_result(as_json: bool, plan: dict[str, Any], result: "InferenceResult") -> None:
+def _print_result(as_json: bool, plan: "InferencePlan", result: "InferenceResult") -> None:
     how, meaning = result.begun
     report = {
         "outputs": {name: str(path) for name, path in result.paths.items()},

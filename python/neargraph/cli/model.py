@@ -37,7 +37,7 @@ def model(
     if text:
         typer.echo(dfg.text(), nl=False)
         return
-    facts = dfg.info() | {"sha256": hashes_of(file)}
+    facts: dict[str, Any] = {**dfg.info(), "sha256": hashes_of(file)}
     if as_json:
         print_json({"path": str(file)} | facts)
         return

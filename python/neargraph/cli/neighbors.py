@@ -35,8 +35,8 @@ _Out = Annotated[
     bool,
     typer.Option(
         "--out/--in",
-        help="Neighbours that the node has edges to (out), or that have edges to it (in), which "
-        "sampling follows.",
+        help="Neighbours that the node has an edge to (out), or that have an edge to it (in). "
+        "Sampling visits the latter.",
     ),
 ]
 _ByNumber = Annotated[

@@ -1,7 +1,7 @@
 """`neargraph profile train G.ng`."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_args
 
@@ -163,7 +163,7 @@ def _digits(value: float) -> str:
     return f"{value:.4f}" if "e" in text else text
 
 
-def load_sheet(loads: list[dict[str, Any]]) -> Sheet:
+def load_sheet(loads: Sequence[Mapping[str, Any]]) -> Sheet:
     """Time to load one file, by back end."""
     rows = []
     for entry in loads:
@@ -177,7 +177,7 @@ def load_sheet(loads: list[dict[str, Any]]) -> Sheet:
     return "One file from the disk", columns, rows
 
 
-def training_sheets(backend: str, entries: list[dict[str, Any]]) -> list[Sheet]:
+def training_sheets(backend: str, entries: Sequence[Mapping[str, Any]]) -> list[Sheet]:
     """Load of the machine, and time per stage of a batch."""
     system, parts, work = [], [], []
     for entry in entries:
@@ -198,14 +198,14 @@ def training_sheets(backend: str, entries: list[dict[str, Any]]) -> list[Sheet]:
     ]
 
 
-def _a_batch(runs: list[dict[str, Any]], stages: list[str]) -> list[str]:
+def _a_batch(runs: Sequence[Mapping[str, Any]], stages: list[str]) -> list[str]:
     return [
         spread([run["stages"][stage] / max(1, run["batches"]) for run in runs], 1e3)
         for stage in stages
     ]
 
 
-def _counted(runs: list[dict[str, Any]]) -> list[str]:
+def _counted(runs: Sequence[Mapping[str, Any]]) -> list[str]:
     counters = [run["store"] for run in runs]
     hits = [c["rows_cached"] / c["rows_served"] if c["rows_served"] else None for c in counters]
     return [

@@ -32,7 +32,7 @@ def quantise(
     ] = "int8",
     data: _Data = None,
     rounds: Annotated[
-        int, typer.Option(min=0, help="Passes of the search for scales over all values.")
+        int, typer.Option(min=0, help="How often the search for scales goes through all values.")
     ] = 2,
     as_json: Json = False,
 ) -> None:

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 _Visits = Annotated[
     Path | None,
-    typer.Option(help="Node ids in the order of use, .npy or text: most frequent rows first."),
+    typer.Option(
+        help="File of node ids, one per use, .npy or text. The most frequent come first on disk."
+    ),
 ]
 _By = Annotated[
     Literal["heat", "locality"],

@@ -20,7 +20,7 @@ def scrub(
     recover: Recover = True,
     as_json: Json = False,
 ) -> None:
-    """Compare all checksums of a store while it is in use.
+    """Check every page against its checksum while the store is in use.
 
     Also reads the files compiled from the store. The exit code is 1 if anything is damaged.
     """

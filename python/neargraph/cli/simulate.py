@@ -74,7 +74,7 @@ _RowBytes = Annotated[
 _Platforms = Annotated[str, typer.Option(help="Platforms to simulate, comma-separated; or all.")]
 _Mode = Annotated[
     Literal["paper", "detailed"],
-    typer.Option(help="Model: of the publication, or with host and queues in detail."),
+    typer.Option(help="Model: paper is that of the publication, detailed adds host and queues."),
 ]
 _Layer = Annotated[Literal["sage", "gcn", "gin", "ngcf"], typer.Option(help="Layer of the model.")]
 _Inference = Annotated[bool, typer.Option("--inference", help="Simulate inference: no gradients.")]

@@ -22,7 +22,7 @@ _Config = Annotated[
 _Store = Annotated[
     Path | None,
     typer.Argument(
-        help="Store directory, NAME.ng. Default: store: of --config.",
+        help="Store directory, NAME.ng. Default: the key `store` of the file of --config.",
         metavar="STORE",
         autocompletion=complete_stores,
     ),

@@ -62,6 +62,10 @@ _OBJECTIVES = ("auto", "single-label", "multi-label", "regression")
 _LOSSES = ("auto", "cross-entropy", "bce", "mse", "l1", "bpr")
 _SCHEDULES = ("constant", "cosine", "step", "plateau")
 _TEMPORAL = ("auto", "off", "uniform", "last")
+_TEMPORAL_HELP = (
+    "Sample only edges earlier than the link: at random (uniform) or the newest (last). auto: last "
+    "for the model temporal, else off."
+)
 
 OPTIONS: dict[str, Option] = {
     "model": Option("str", "sage", "Model architecture.", _MODELS),
@@ -75,10 +79,14 @@ OPTIONS: dict[str, Option] = {
     "objective": Option("str", "auto", "Kind of label; auto = by dtype and shape.", _OBJECTIVES),
     "loss": Option("str", "auto", "Loss function; auto = by objective.", _LOSSES),
     "metrics": Option(
-        "names", [], "Metrics, comma-separated; the first selects parameters. Default: by task."
+        "names",
+        [],
+        "Metrics, comma-separated; the first decides which epoch is best. Default: by task.",
     ),
     "fanouts": Option(
-        "counts", [15, 10], "Neighbours per layer, comma-separated; -1 = all. For graphs: -1 each."
+        "counts",
+        [15, 10],
+        "Neighbours per layer, comma-separated; -1 = all. Default of task graph: all -1.",
     ),
     "epochs": Option("int", 3, "Number of epochs."),
     "batch_size": Option(
@@ -142,12 +150,12 @@ OPTIONS: dict[str, Option] = {
     ),
     "val_after": Option("int", None, "Validate on links after this time."),
     "test_after": Option("int", None, "Test on links after this time."),
-    "train_edges": Option("int", None, "Most links of an epoch. Default: all."),
-    "eval_edges": Option("int", 100000, "Most links of a validation or test."),
+    "train_edges": Option("int", None, "Maximum number of links per epoch. Default: all."),
+    "eval_edges": Option("int", 100000, "Maximum number of links per validation or test."),
     "rank_all": Option(
         "names", [], "Test metrics that rank a link among all nodes, e.g. recall@20,ndcg@20."
     ),
-    "temporal": Option("str", "auto", "Sample only edges earlier than a link.", _TEMPORAL),
+    "temporal": Option("str", "auto", _TEMPORAL_HELP, _TEMPORAL),
     "embedding": Option(
         "int", 0, "Width of learned rows of nodes without x, stored in the store; 0 = none."
     ),

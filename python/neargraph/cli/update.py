@@ -33,7 +33,7 @@ def update(
 ) -> None:
     """Apply a file of added, deleted and changed nodes and edges.
 
-    Rows that the progress counts are durable: after a crash, --skip-rows continues.
+    Rows counted in the progress line are durable. Continue with --skip-rows after a crash.
     """
     from neargraph.update.apply import update_from
 

@@ -126,7 +126,7 @@ def too_small(where: str, wanted: int, limit: int) -> NoReturn:
     # More than was counted, since what is printed has to work when it is given back.
     wanted += wanted // 50
     raise BudgetTooSmall(
-        f"{where}: the import needs {format_bytes(wanted, up=True)} beside the interpreter's "
-        f"memory, and may take {format_bytes(limit)}",
+        f"{where}: the import needs {format_bytes(wanted, up=True)} in addition to the "
+        f"interpreter's memory, and {format_bytes(limit)} of the budget are left",
         wanted,
     )

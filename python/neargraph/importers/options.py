@@ -24,7 +24,7 @@ class ImportOptions:
     f16 or bf16, rounded to nearest, or i8 with a scale for each column (its largest magnitude over
     127; rows are read twice). They are read as float32 unless somebody asks for something else.
     ``dense`` stores every row with its zeros; else ``x`` of f32 is stored without them where that
-    pays (see `docs/tutorials/quickstart.md`), and its rows cannot be changed later. ``relabel``
+    pays (see `docs/reference/imports.md`), and its rows cannot be changed later. ``relabel``
     makes nodes of the integer ids that edges name and of no others, in ascending order, and keeps
     the ids as names: `Snapshot.names` and `lookup` translate. ``strict`` refuses an import that
     would end with notes that no option asked for.

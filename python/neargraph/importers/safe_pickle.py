@@ -154,7 +154,7 @@ def _array(version: Any, shape: Any, dtype: Any, fortran: Any, raw: Any) -> Arra
 def _csr(state: dict[Any, Any]) -> CsrParts:
     shape = state.get("_shape")
     if type(shape) is not tuple or len(shape) != 2:
-        raise BadPickle("a matrix has no shape of two dimensions")
+        raise BadPickle("the shape of a matrix does not have two dimensions")
     if not all(type(n) is int and 0 <= n < _DIMENSION_MAX for n in shape):
         raise BadPickle("a matrix has an impossible shape")
     data, indices, indptr = (_column(state.get(key)) for key in ("data", "indices", "indptr"))

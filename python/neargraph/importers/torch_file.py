@@ -347,7 +347,7 @@ def _build(record: Any, state: Any) -> int:
         return 0
     if type(record) is dict and type(state) is dict and not state:
         return 0
-    raise BadPickle("it gives an object a state that files of torch do not have")
+    raise BadPickle("it sets the state of an object, which files of torch.save do not do")
 
 
 def _key(value: Any) -> Any:

@@ -58,8 +58,8 @@ def check_served(method: str, by: str, instead: str) -> None:
     # `core_method` rejects names that are not valid.
     if method in table and not table[method][by]:
         raise UnsupportedArgument(
-            f"method={method!r} needs the {table[method]['needs']} of whole lists, which the {by} "
-            f"does not support; {instead}"
+            f"the {by} does not support method={method!r}, which needs the "
+            f"{table[method]['needs']} of whole neighbour lists; {instead}"
         )
 
 

@@ -1,8 +1,7 @@
-"""A model as a program of torch, and the program as an ONNX model.
+"""Traces a model to a torch program, and converts the program to an ONNX model.
 
-Tracing runs with PyG's helpers marked, and with all counts free. The invariant: a program that is
-returned has no size of the example in it, and each failure is an `ExportFailed` with the operator
-and the line.
+Tracing uses marked helpers of PyG and variable counts. The invariant: a program never contains a
+size of the example, and each failure is an `ExportFailed` with the operator and the line.
 """
 
 import contextlib
@@ -26,13 +25,13 @@ from .naming import tidy, weight_names
 
 
 def traced(model: nn.Module, inputs: Inputs) -> ExportedProgram:
-    """The program of a model, from flat inputs to the tensors of its output.
+    """Returns the program of a model, with flat inputs and flat outputs.
 
     Raises:
-        ExportFailed: The model branches on data, or works for one size alone.
+        ExportFailed: The model branches on data, or works for one size only.
     """
     names = inputs.count_names()
-    # torch refuses a named size for an integer.
+    # torch rejects a named size for an integer.
     has_ints = any(isinstance(value, int) for value in inputs.values)
     named = {count: Dim(name, min=0) for count, name in names.items()}
     shapes: list[Any] = [
@@ -53,14 +52,14 @@ def traced(model: nn.Module, inputs: Inputs) -> ExportedProgram:
         where = line_of(error)
         raise ExportFailed(
             f"the model cannot be traced{f' at {where}' if where else ''}: {cause_of(error)}; "
-            "what a layer computes must not depend on values or on a size of its inputs"
+            "the control flow of a layer must not depend on values or sizes of its inputs"
         ) from error
     _refuse_frozen(program, inputs)
     return program
 
 
 def _refuse_frozen(program: ExportedProgram, inputs: Inputs) -> None:
-    """Refuses programs in which a size of the example became a constant."""
+    """Rejects programs in which a size of the example became a constant."""
     wanted = program.graph_signature.user_inputs
     nodes = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
     for node_name, name, counts in zip(wanted, inputs.names, inputs.counts, strict=True):
@@ -68,8 +67,8 @@ def _refuse_frozen(program: ExportedProgram, inputs: Inputs) -> None:
         # torch writes a size that became a constant as a number.
         if not isinstance(value, torch.Tensor) and str(value).isdecimal():
             raise ExportFailed(
-                f"the model works only for {name}={value}, as in the example: fix the argument in "
-                "a module around the model"
+                f"the model works only for {name}={value}, as in the example: wrap it in a module "
+                "that sets this argument"
             )
         for dimension in counts:
             size = value.shape[dimension]
@@ -81,10 +80,10 @@ def _refuse_frozen(program: ExportedProgram, inputs: Inputs) -> None:
 
 
 def onnx_model(program: ExportedProgram, inputs: Inputs, outputs: list[str]) -> Any:
-    """The `onnx.ModelProto` of a program, with the functions that it calls.
+    """Returns the `onnx.ModelProto` of a program, with the functions that it calls.
 
     Raises:
-        ExportFailed: An operator has no counterpart in ONNX.
+        ExportFailed: An operator does not exist in ONNX.
     """
     try:
         with torch.no_grad(), _quiet():
@@ -100,7 +99,7 @@ def onnx_model(program: ExportedProgram, inputs: Inputs, outputs: list[str]) -> 
             )
     except Exception as error:
         raise ExportFailed(
-            f"no ONNX model can be made of the model: {cause_of(error)}{_culprit(program, error)}"
+            f"the model cannot be converted to ONNX: {cause_of(error)}{_culprit(program, error)}"
         ) from error
     assert made is not None
     proto = made.model_proto
@@ -110,7 +109,7 @@ def onnx_model(program: ExportedProgram, inputs: Inputs, outputs: list[str]) -> 
 
 
 def _size_names(program: ExportedProgram, inputs: Inputs) -> dict[str, str]:
-    """The names of counts, by the symbols that torch gave them."""
+    """Returns the names of counts by torch's symbols."""
     known = inputs.count_names()
     wanted = program.graph_signature.user_inputs
     nodes = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
@@ -122,7 +121,7 @@ def _size_names(program: ExportedProgram, inputs: Inputs) -> dict[str, str]:
 
 
 def _culprit(program: ExportedProgram, error: BaseException) -> str:
-    """The operator that an error of the exporter names, and the line that called it."""
+    """Returns the operator in an error of the exporter, with the line that called it."""
     text, link = "", error
     while link is not None:
         text += str(link)
@@ -135,7 +134,7 @@ def _culprit(program: ExportedProgram, error: BaseException) -> str:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Keeps back what the exporters of torch print; their errors say the same."""
+    """Suppresses the output of torch's exporters. Their errors contain the same information."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

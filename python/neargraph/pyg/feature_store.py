@@ -108,8 +108,8 @@ class FeatureStore(PygFeatureStore):  # type: ignore[misc]
             AttributeError: Always.
         """
         raise AttributeError(
-            "a store has no y of all nodes in memory; give PyG's ImbalancedSampler the labels "
-            "as int64 instead, torch.from_numpy(store.labels)"
+            "a store does not hold y of all nodes in memory; use "
+            "ImbalancedSampler(torch.from_numpy(store.labels)), whose labels are int64"
         )
 
     def _put_tensor(self, tensor: Any, attr: TensorAttr) -> bool:
