@@ -1,4 +1,4 @@
-"""Data that a model is run on to compare it, or to find ranges: inputs, labels, two sets of nodes.
+"""The data on which a model runs to find value ranges or to measure accuracy.
 
 What must not live here: models. The invariant: arrays have the dtypes that graphs take.
 """
@@ -19,7 +19,7 @@ _DTYPES = {"f32": np.float32, "i64": np.int64, "bool": np.bool_}
 
 @dataclass(frozen=True)
 class Calibration:
-    """Arrays by name of an input; labels of all nodes; ids to search with and to evaluate."""
+    """Arrays by input name, labels of all nodes, and ids for the search and the evaluation."""
 
     inputs: dict[str, NDArray[Any]]
     labels: NDArray[np.int64] | None
@@ -28,10 +28,10 @@ class Calibration:
 
     @classmethod
     def of(cls, graph: Dfg, data: Any) -> "Calibration":
-        """From a PyG ``Data``, a mapping of arrays, or an open store.
+        """Takes the inputs and labels from a PyG ``Data``, a mapping of arrays, or a store.
 
         Raises:
-            UnsupportedArgument: An input is missing; names it.
+            UnsupportedArgument: An input is missing or has the wrong kind of values.
         """
         wanted = graph.inputs
         found = _of_store(data, wanted) if isinstance(data, Reader) else _named(data)
@@ -44,14 +44,14 @@ class Calibration:
 
     @property
     def labelled(self) -> tuple[list[int], list[int]] | None:
-        """Rows that formats are searched with, and the label of each."""
+        """The rows that are used to choose formats, and the label of each."""
         if self.labels is None:
             return None
         rows = _known(self.search, self.labels)
         return rows.tolist(), self.labels[rows].tolist()
 
     def right(self, output: NDArray[Any]) -> tuple[int | None, int]:
-        """How many of the evaluated nodes have their label, and how many there are."""
+        """Returns how many evaluated nodes are predicted right, and how many are evaluated."""
         if self.labels is None or output.ndim != 2:
             return None, 0
         rows = _known(self.evaluate, self.labels)
@@ -59,7 +59,7 @@ class Calibration:
 
 
 def _known(ids: NDArray[np.int64] | None, labels: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The ids that have a label; of all nodes without a split."""
+    """Returns the ids that have a label, out of all nodes if there is no split."""
     ids = np.arange(len(labels)) if ids is None else ids
     return ids[labels[ids] >= 0]
 
@@ -72,11 +72,12 @@ def _named(data: Any) -> Any:
 
 def _array(name: str, value: Any, of: tuple[str, list[str]] | None) -> NDArray[Any]:
     if value is None:
-        raise UnsupportedArgument(f"data has no {name!r}, which the model takes: add it by name")
+        raise UnsupportedArgument(f"data has no {name!r}, which is an input of the model; add it")
     array = np.asarray(value)
     dtype = _DTYPES[of[0]] if of is not None else array.dtype
     if array.dtype.kind != np.dtype(dtype).kind:
-        raise UnsupportedArgument(f"data: {name!r} is of {array.dtype}, and the model takes {of}")
+        expected = np.dtype(dtype).name
+        raise UnsupportedArgument(f"data: {name!r} is {array.dtype}, expected {expected}")
     return np.ascontiguousarray(array, dtype=dtype).reshape(array.shape)
 
 
@@ -84,18 +85,18 @@ def _ids(found: Any, split: str) -> NDArray[np.int64] | None:
     mask = found(f"{split}_mask")
     if mask is not None:
         mask = np.asarray(mask)
-        # Of several splits the first, as PyG's data sets mean it.
+        # The first of several splits, which is PyG's convention.
         return np.flatnonzero(mask if mask.ndim == 1 else mask[:, 0])
     ids = found(split)
     return None if ids is None else np.asarray(ids).astype(np.int64)
 
 
 def _of_store(store: Reader, wanted: Mapping[str, Any]) -> Any:
-    """The whole graph of a store with one type of nodes and of edges."""
+    """Returns a function that reads the whole graph of a store with one node and edge type."""
     snap = store.snapshot()
     if len(snap.node_types) != 1 or len(snap.edge_types) != 1:
         raise UnsupportedArgument(
-            "a store with several types has no single graph: give data as arrays by input name"
+            "the store has several node or edge types; give data as arrays by input name"
         )
 
     def edge_index() -> NDArray[np.int64]:

@@ -1,6 +1,6 @@
-"""What computes: names of devices, a `neargraph.Devices`, or ONNX Runtime with a whole model.
+"""The device that computes: a name, a `neargraph.Devices`, or ONNX Runtime for a whole model.
 
-What must not live here: which device does what, which the compiled core decides.
+What must not live here: which device computes which operation. The compiled core decides that.
 """
 
 from collections.abc import Sequence
@@ -23,41 +23,41 @@ ONNXRUNTIME = "onnxruntime"
 
 
 def table_of(devices: "Sequence[str] | Devices") -> "_core.Table":
-    """What the compiled core takes for devices that compute operations one by one.
+    """Returns the argument of the compiled core for devices that compute single operations.
 
     Raises:
-        UnsupportedArgument: There is no such device, or it computes whole models.
+        UnsupportedArgument: A name is not that of a device, or the device computes whole models.
     """
     table = getattr(devices, "core", None)
     if isinstance(table, _core.Devices):
         return table
     if isinstance(devices, str):
         raise UnsupportedArgument(
-            f"devices is a list of names, got the text {devices!r}: use [{devices!r}]"
+            f"devices={devices!r} is not a list of names; use devices=[{devices!r}]"
         )
     names: list[str] = list(devices)  # type: ignore[arg-type]
     unknown = [name for name in names if name not in NAMES]
     if ONNXRUNTIME in names:
         raise UnsupportedArgument(
-            f"{ONNXRUNTIME!r} computes whole models, all operations at once: name it alone, and "
-            "only where a model runs"
+            f"{ONNXRUNTIME!r} computes whole models, not single operations; give it as the only "
+            "device, and only to run a model"
         )
     if unknown or not names:
-        named = f"there is no device {unknown[0]!r}" if unknown else "no device is named"
+        named = f"{unknown[0]!r} is not a valid device" if unknown else "no device is given"
         known = ", ".join((*NAMES, ONNXRUNTIME))
         raise UnsupportedArgument(
-            f"{named}; there are {known}; those of plug-ins come with a neargraph.Devices"
+            f"{named}; use {known}, or a neargraph.Devices for those of plug-ins"
         )
     return names
 
 
 def computing(devices: "Sequence[str] | Devices", dfg: "Dfg", threads: int) -> "_core.Computing":
-    """What the compiled core takes to compute a graph.
+    """Returns the argument of the compiled core that computes a graph.
 
     Raises:
-        UnsupportedArgument: There is no such device.
-        MissingDependency: ONNX Runtime is wanted and not installed.
-        InvalidModel: ONNX Runtime refuses the model, or the graph cannot be written as one.
+        UnsupportedArgument: A name is not that of a device.
+        MissingDependency: ONNX Runtime is requested and not installed.
+        InvalidModel: ONNX Runtime rejects the model, or the graph cannot be written as ONNX.
     """
     if isinstance(devices, list | tuple) and list(devices) == [ONNXRUNTIME]:
         return _session(dfg, threads)
@@ -65,7 +65,7 @@ def computing(devices: "Sequence[str] | Devices", dfg: "Dfg", threads: int) -> "
 
 
 def _session(dfg: "Dfg", threads: int) -> _core.OnnxRuntime:
-    """The graph in ONNX Runtime: the file that it was read from, or else what `save` writes."""
+    """Opens a graph in ONNX Runtime, from its file if it has one."""
     library = str(find_library())
     if dfg.source is None:
         model, weights = dfg.core.to_onnx([], WEIGHTS)
@@ -73,12 +73,12 @@ def _session(dfg: "Dfg", threads: int) -> _core.OnnxRuntime:
     path, manifest = dfg.source
     files, found = read_with_manifest(path)
     if found != manifest:
-        raise InvalidModel(f"{path} has changed since it was opened: open it again")
+        raise InvalidModel(f"{path} has changed since it was opened; open it again")
     return _core.OnnxRuntime(library, files.pop(MODEL), files, threads)
 
 
 def find_library() -> Path:
-    """The library of the package ``onnxruntime``, which is not imported.
+    """Returns the shared library of the package ``onnxruntime``, without importing it.
 
     Raises:
         MissingDependency: It is not installed.

@@ -1,8 +1,8 @@
-"""The three files of a model: their names, reading and writing them as a folder or a zip archive.
+"""The three files of a model: reading and writing them as a directory or a zip archive.
 
-What must not live here: what is in them. The invariants: what is read has the hashes of the
-manifest, and its size is checked before any of it is read; a path has a whole model file or what it
-had before.
+Their content must not be interpreted here. The invariants: files that are read have the hashes in
+the manifest, and their sizes are checked before reading; a path has a complete model file or its
+old content.
 """
 
 import hashlib
@@ -21,40 +21,41 @@ from typing import IO, Any
 from neargraph.exceptions import ExportFailed, InvalidModel
 
 MODEL, WEIGHTS, MANIFEST = "model.onnx", "model.safetensors", "manifest.json"
-# Of the manifest.
+# The format in the manifest.
 FORMAT, FORMAT_VERSION = "neargraph model", 1
-# Bytes at most. Protobuf allows 2 GiB. Weights are in memory twice while a model is made.
+# Maximum sizes in bytes. Protobuf allows 2 GiB. While a model is loaded, its weights are in memory
+# twice.
 _BYTES_MAX = {
     MODEL: 2**31 - 1,
     WEIGHTS: os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2,
     MANIFEST: 2**16,
 }
-# Of the directory of an archive, and of everything in it but the three files.
+# Maximum size of the central directory of an archive, and of everything but the three files.
 _DIRECTORY_BYTES_MAX = 2**17
 
 
 def read_model(path: Path) -> dict[str, bytes]:
-    """The bytes of the model and of its weights, by name of the file.
+    """Returns the bytes of the model and of its weights, by name of the file.
 
     Raises:
-        FileNotFoundError: There is nothing at the path.
+        FileNotFoundError: The path does not exist.
         InvalidModel: A file is missing, is a link, is too large, or differs from the manifest.
     """
     return read_with_manifest(path)[0]
 
 
 def read_with_manifest(path: Path) -> tuple[dict[str, bytes], bytes]:
-    """As `read_model`, with the manifest, which tells the files from others."""
+    """Returns the result of `read_model`, and the manifest, which identifies the files."""
     found = _found(path)
     _check(path, found)
     return {name: found[name] for name in (MODEL, WEIGHTS)}, found[MANIFEST]
 
 
 def hashes_of(path: Path) -> dict[str, str]:
-    """The SHA-256 of the three files of a model, by name.
+    """Returns the SHA-256 of the three files of a model, by name.
 
     Raises:
-        FileNotFoundError: There is nothing at the path.
+        FileNotFoundError: The path does not exist.
         InvalidModel: A file is missing, is a link, or is too large.
     """
     return {name: hashlib.sha256(data).hexdigest() for name, data in _found(path).items()}
@@ -74,7 +75,7 @@ def _of_folder(file: Path, limit: int) -> bytes:
 
 
 def _opened(file: Path, limit: int, flags: int = 0) -> "_File":
-    """A regular file of at most `limit` bytes; a FIFO is not waited for."""
+    """Opens a regular file of at most `limit` bytes. It does not block on a FIFO."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | flags)
     except OSError as error:
@@ -92,14 +93,16 @@ def _opened(file: Path, limit: int, flags: int = 0) -> "_File":
 
 def _check_size(what: str, size: int, limit: int) -> None:
     if size > limit:
-        raise InvalidModel(f"{what} has {size:,} bytes; at most {limit:,} are read here")
+        raise InvalidModel(f"{what} has {size:,} bytes: the maximum on this machine is {limit:,}")
 
 
 def _whole(file: IO[bytes], size: int, what: str) -> bytes:
-    """The `size` bytes that a file has, read with as much memory."""
+    """Reads the `size` bytes of a file, with no more memory than that."""
     data = file.read(size + 1)
     if len(data) != size:
-        raise InvalidModel(f"{what} has another size than it says: it changes, or is damaged")
+        raise InvalidModel(
+            f"{what} does not have the expected {size:,} bytes: it is damaged, or being changed"
+        )
     return data
 
 
@@ -112,14 +115,14 @@ class _File(io.FileIO):
         if size is None or size < 0:
             size = max(0, os.fstat(self.fileno()).st_size - self.tell())
         if self.most is not None and size > self.most:
-            raise zipfile.BadZipFile("its directory is too large")
+            raise zipfile.BadZipFile("its central directory is too large")
         return super().read(size) or b""
 
 
 def _of_archive(path: Path) -> dict[str, bytes]:
     try:
         with _opened(path, sum(_BYTES_MAX.values()) + _DIRECTORY_BYTES_MAX) as file:
-            # The archive says how long its directory is, and all of that would be read.
+            # `zipfile` reads as many bytes as the archive declares for its central directory.
             file.most = _DIRECTORY_BYTES_MAX
             with zipfile.ZipFile(file) as archive:
                 file.most = None
@@ -128,17 +131,19 @@ def _of_archive(path: Path) -> dict[str, bytes]:
     except InvalidModel:
         raise
     except (zipfile.BadZipFile, struct.error, RuntimeError, EOFError, OSError, ValueError) as error:
-        raise InvalidModel(f"{path} is not a folder or zip archive of a model: {error}") from None
+        raise InvalidModel(f"{path} is not a valid model directory or archive: {error}") from None
 
 
 def _check_entries(path: Path, entries: list[zipfile.ZipInfo], archive_bytes: int) -> None:
     found = sorted(entry.filename for entry in entries)
     if found != sorted(_BYTES_MAX):
         listed = ", ".join(found) or "nothing"
-        raise InvalidModel(f"{path} has {listed}, not just {', '.join(_BYTES_MAX)}")
+        raise InvalidModel(f"{path} contains {listed}: expected {', '.join(_BYTES_MAX)}")
     for entry in entries:
         if entry.compress_type != zipfile.ZIP_STORED:
-            raise InvalidModel(f"{path}: {entry.filename} is compressed; model files are not")
+            raise InvalidModel(
+                f"{path}: {entry.filename} is compressed: expected an uncompressed entry"
+            )
         limit = min(_BYTES_MAX[entry.filename], archive_bytes)
         _check_size(f"{path}: {entry.filename}", entry.file_size, limit)
 
@@ -154,34 +159,36 @@ def _check(path: Path, found: dict[str, bytes]) -> None:
         version = (manifest["format"], manifest["version"])
         hashes = {name: manifest["files"][name] for name in (MODEL, WEIGHTS)}
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise InvalidModel(f"{path}: {MANIFEST} is not a manifest: {error!r}") from None
+        raise InvalidModel(f"{path}: {MANIFEST} is not a valid manifest: {error!r}") from None
     if version != (FORMAT, FORMAT_VERSION):
         raise InvalidModel(
-            f"{path} is {version[0]!r} of version {version[1]!r}; this program reads "
-            f"{FORMAT!r} of version {FORMAT_VERSION}"
+            f"{path} has format {version[0]!r}, version {version[1]!r}: expected {FORMAT!r}, "
+            f"version {FORMAT_VERSION}"
         )
     for name, wanted in hashes.items():
         if hashlib.sha256(found[name]).hexdigest() != wanted:
             raise InvalidModel(
-                f"{path}: {name} is not the file that its manifest names: copy it again"
+                f"{path}: {name} does not have the hash in the manifest: copy the model again"
             )
 
 
 def write_model(
     path: Path, model: bytes, weights: bytes, check: Callable[[Path], None] | None = None
 ) -> None:
-    """Writes a model to `path`: a zip archive if it ends in ``.ngm``, else a folder.
+    """Writes a model to `path`: a zip archive if it ends in ``.ngm``, else a directory.
 
-    The files are made in a temporary folder beside it, then `check` is called with the path of the
-    ONNX file there. If it raises, nothing is left.
+    The files are written to a temporary directory beside it. Then `check` is called with the path
+    of the ONNX file there. If it raises, nothing is left.
 
     Raises:
-        ExportFailed: Something is at `path` already, or its folder does not exist.
+        ExportFailed: `path` exists, or its parent directory does not.
     """
     if path.exists() or path.is_symlink():
-        raise ExportFailed(f"{path} exists already: remove it, or give another path")
+        raise ExportFailed(f"{path} already exists: remove it, or give another path")
     if not path.parent.is_dir():
-        raise ExportFailed(f"{path.parent} is not a folder: make it first, or give another path")
+        raise ExportFailed(
+            f"{path.parent} is not a directory: create it first, or give another path"
+        )
     room = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
     try:
         files = room / "model"
@@ -202,7 +209,7 @@ def write_model(
 
 
 def manifest(hashes: Mapping[str, str]) -> bytes:
-    """The manifest for files with these SHA-256 hashes.
+    """Returns the manifest for files with these SHA-256 hashes.
 
     Example:
         >>> manifest({})
@@ -224,7 +231,7 @@ def _sha256(path: Path) -> str:
 
 
 def _zipped(files: Path, archive: Path) -> Path:
-    """The files as an archive without compression, so that weights can be mapped into memory."""
+    """Packs the files without compression, so that weights can be mapped into memory."""
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_STORED) as out:
         for name in (MANIFEST, MODEL, WEIGHTS):
             out.writestr(zipfile.ZipInfo(name), (files / name).read_bytes())
@@ -232,7 +239,7 @@ def _zipped(files: Path, archive: Path) -> Path:
 
 
 def _sync(path: Path) -> None:
-    """Brings a file or a folder's names to the disk."""
+    """Makes a file, or the entries of a directory, durable."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,6 +1,6 @@
 """Dataflow graphs: trained models as graphs of operations that run without torch.
 
-What must not live here: what an operation means or does, which the compiled core knows.
+The meaning of operations must not live here: the compiled core defines it.
 """
 
 import json
@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +18,13 @@ from neargraph import _core, _drawing
 from neargraph._computing import computing, table_of
 from neargraph._modelfiles import MODEL, WEIGHTS, read_with_manifest, write_model
 from neargraph.exceptions import InvalidModel, UnsupportedArgument
+from neargraph.model_reports import ModelInfo, StepInfo, ValueInfo
 
 if TYPE_CHECKING:
     from neargraph.plugins import Devices
 
 DEVICES = ("cpu",)
-"""What computes unless somebody says otherwise."""
+"""The default devices."""
 
 Kernel = Callable[..., Any]
 """A function of arrays that returns an array, or a tuple of them."""
@@ -31,16 +32,16 @@ Kernel = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Value:
-    """A value of a graph, as `Dfg.create_in` and others return it."""
+    """A value of a graph, as `Dfg.create_in` and similar methods return it."""
 
     name: str
     _of: "Dfg" = field(repr=False)
 
 
 class Dfg:
-    """A dataflow graph: built node by node, read from a model file or from the text form.
+    """A dataflow graph: built node by node, or read from a model file or from the text form.
 
-    It runs on arrays; `neargraph.Engine` runs it on a store.
+    A graph runs on arrays. `neargraph.Engine` runs it on a store.
 
     Example:
         >>> dfg = ng.Dfg()
@@ -54,7 +55,7 @@ class Dfg:
     """
 
     source: tuple[Path, bytes] | None = None
-    """The file that the graph was read from, and its manifest; None once something was added."""
+    """The file of the graph and its manifest; None if the graph was changed since."""
 
     def __init__(self) -> None:
         self.core = _core.Dfg()
@@ -67,14 +68,15 @@ class Dfg:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> "Dfg":
-        """Reads a model file that `neargraph.export` or `Dfg.save` wrote.
+        """Reads a model file from `neargraph.export` or `Dfg.save`.
 
         Args:
-            path: A folder, or a zip archive.
+            path: A directory, or a zip archive.
 
         Raises:
-            FileNotFoundError: There is nothing at the path.
-            InvalidModel: The file is not whole, or has something that is not supported; names it.
+            FileNotFoundError: The path does not exist.
+            InvalidModel: The file is incomplete, or contains an unsupported element, which the
+                message names.
         """
         files, manifest = read_with_manifest(Path(path))
         made = cls._of(_core.Dfg.from_onnx(files.pop(MODEL), files))
@@ -86,12 +88,13 @@ class Dfg:
         """Reads HolisticGNN's text form (Figure 10c of its paper).
 
         Args:
-            text: The form has no place for weights: they are inputs there.
-            weights: By name, arrays that inputs of the text stand for, as of `create_weight`.
+            text: The graph. In this form, weights are inputs.
+            weights: Arrays by the name of their input, as for `create_weight`.
 
         Raises:
-            InvalidModel: Names the line or node, or a weight that is not an input of the text.
-            UnsupportedArgument: A weight is of another dtype.
+            InvalidModel: A line or node is not valid, or a weight is not an input of the text. The
+                message names it.
+            UnsupportedArgument: The dtype of a weight is not supported.
         """
         arrays = {name: _weight(name, array) for name, array in (weights or {}).items()}
         return cls._of(_core.Dfg.from_text(text, arrays))
@@ -102,15 +105,15 @@ class Dfg:
         """Adds an input.
 
         Args:
-            name: Its name, which no other value has.
-            dtype: ``"f32"``, ``"i64"`` or ``"bool"``, also as a dtype of NumPy. None takes any;
-                files and `check` need it.
-            shape: A number for each dimension, or the name of a count, such as
-                ``["nodes", 16]``. The same name is the same number in each run.
+            name: A unique name.
+            dtype: ``"f32"``, ``"i64"`` or ``"bool"``, or the same as a NumPy dtype. None accepts
+                any dtype, but `save` and `check` require one.
+            shape: For each dimension a length, or the name of a count, such as ``["nodes", 16]``.
+                Dimensions with one name have equal lengths in a run.
 
         Raises:
             InvalidModel: Another value has the name.
-            UnsupportedArgument: The dtype is another, or comes without a shape.
+            UnsupportedArgument: The dtype is not supported, or is given without a shape.
         """
         _check_name("an input", name)
         if (dtype is None) != (shape is None):
@@ -121,15 +124,15 @@ class Dfg:
         return Value(name, self)
 
     def create_weight(self, name: str, array: Any) -> Value:
-        """Adds a tensor of the model.
+        """Adds a weight.
 
         Args:
-            name: Its name, which no other value has.
-            array: Numbers: float32 or narrower, whole numbers, or bool.
+            name: A unique name.
+            array: An array of float32, float16, integers or bool.
 
         Raises:
-            InvalidModel: Another value has the name, or a number is not finite.
-            UnsupportedArgument: The array is of another dtype.
+            InvalidModel: Another value has the name, or an element is not finite.
+            UnsupportedArgument: The dtype of the array is not supported.
         """
         _check_name("a weight", name)
         self.core.create_weight(name, _weight(name, array))
@@ -141,15 +144,15 @@ class Dfg:
 
         Args:
             name: The operation, as in the text form: ``"SpMM_Mean"``, ``"GEMM"``, ``"ReLU"``.
-            inputs: The values that it takes.
-            **attributes: What else the operation has to know, such as ``axis=1``.
+            inputs: The input values.
+            **attributes: Attributes of the operation, such as ``axis=1``.
 
         Returns:
-            What it gives: a `Value`, or a tuple of them where the operation gives several.
+            The output `Value`, or a tuple of values if the operation has several outputs.
 
         Raises:
-            InvalidModel: There is no such operation or attribute, or it takes another number of
-                values; names the node.
+            InvalidModel: The operation or an attribute does not exist, or the number of inputs is
+                wrong. The message names the node.
         """
         taken = [inputs] if isinstance(inputs, Value) else list(inputs)
         for value in taken:
@@ -173,9 +176,10 @@ class Dfg:
 
     def _check_own(self, taker: str, value: Any) -> None:
         if not isinstance(value, Value) or value._of is not self:
-            what = "another graph" if isinstance(value, Value) else type(value).__name__
+            is_value = isinstance(value, Value)
+            what = "belongs to another graph" if is_value else f"has type {type(value).__name__}"
             raise UnsupportedArgument(
-                f"{taker}: {value!r} is of {what}: give values that this graph created"
+                f"{taker}: {value!r} {what}: expected a value that this graph created"
             )
 
     def save(
@@ -185,20 +189,22 @@ class Dfg:
         fanouts: Any = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> None:
-        """Writes the graph as a model file, like those of `neargraph.export`.
+        """Writes the graph as a model file, as `neargraph.export` does.
 
-        `BatchPre` has no counterpart in ONNX: what it gives become inputs of the file, and a note
-        in its metadata brings the node back when the file is opened.
+        `BatchPre` does not exist in ONNX. Its outputs become inputs of the file, and an entry in
+        the metadata restores the node when the file is opened.
 
         Args:
-            path: A path that ends in ``.ngm`` becomes a zip archive, another one a folder.
-            fanouts: Neighbours per node and hop, kept in the file.
-            metadata: More to keep by name, as JSON. What the graph was opened with is kept, too.
+            path: The path of the file. With the suffix ``.ngm`` it becomes a zip archive,
+                otherwise a directory.
+            fanouts: Neighbours per node and hop, to store in the file.
+            metadata: Additional entries by name, stored as JSON. Entries of the file from which the
+                graph was opened are kept.
 
         Raises:
-            ExportFailed: Something is at the path already, or its folder does not exist.
-            InvalidModel: Types do not fit, an input has no type, or an operation has no
-                counterpart; names it. Nothing is written.
+            ExportFailed: The path exists, or its parent directory does not.
+            InvalidModel: Types do not match, an input has no type, or an operation does not exist
+                in ONNX. The message names it. Nothing is written.
         """
         said: dict[str, str] = dict((self.core.file_facts() or {}).get("metadata", []))
         said.pop("neargraph.batch_pre", None)
@@ -216,12 +222,12 @@ class Dfg:
     ) -> None:
         """Draws the graph from its inputs down to its outputs, as SVG.
 
-        Weights are named in the nodes that take them.
+        Weights are named in the nodes that use them.
 
         Args:
-            path: The picture, NAME.svg.
-            colours: By what an operation does, or by the device whose kernel would run.
-            devices: As of `run`.
+            path: The path of the picture, NAME.svg.
+            colours: Colour nodes by the kind of operation, or by the device that would compute it.
+            devices: As for `run`.
 
         Raises:
             UnsupportedArgument: The graph has too many nodes for a picture.
@@ -229,13 +235,11 @@ class Dfg:
         picture = _drawing.svg(self.core.parts(table_of(devices)), colours)
         Path(path).write_text(picture, encoding="utf-8")
 
-    def info(self, devices: "Sequence[str] | Devices" = DEVICES) -> dict[str, Any]:
-        """What the graph holds, as plain data: what `neargraph model` prints.
+    def info(self, devices: "Sequence[str] | Devices" = DEVICES) -> ModelInfo:
+        """Returns the content of the graph as plain data, as `neargraph model` prints it.
 
-        ``inputs`` and ``outputs`` have names, dtypes and shapes; ``tensors`` are what a batch of a
-        store has to have; ``weights`` are as in the file, ``nodes`` with the device whose kernel
-        is preferred; ``steps`` are those of `explain`; ``metadata`` is what the file says beside,
-        ``problems`` is why it cannot run.
+        Args:
+            devices: As for `run`.
         """
         parts, file = self.core.parts(table_of(devices)), self.core.file_facts() or {}
         inputs = [_typed(name, self.inputs[name]) for name in parts["inputs"]]
@@ -255,7 +259,8 @@ class Dfg:
             "num_parameters": sum(prod(w["shape"]) for w in weights if _is_parameter(w)),
             "num_nodes": len(parts["nodes"]),
             "nodes": [
-                {key: node[key] for key in ("name", "op", "device")} for node in parts["nodes"]
+                {"name": node["name"], "op": node["op"], "device": node["device"]}
+                for node in parts["nodes"]
             ],
             "steps": [] if problems else self.explain(devices=devices),
             "opset": file.get("opset"),
@@ -266,12 +271,12 @@ class Dfg:
         }
 
     def text(self) -> str:
-        """The graph in HolisticGNN's text form. Weights become inputs."""
+        """Returns the graph in HolisticGNN's text form. Weights become inputs."""
         return self.core.text()
 
     @property
     def inputs(self) -> dict[str, tuple[str, list[str]] | None]:
-        """For each input its dtype and shape, where counts have names; None if it may be any."""
+        """Dtype and shape of each input, with names for counts; None if any is accepted."""
         return dict(self.core.inputs())
 
     @property
@@ -283,7 +288,8 @@ class Dfg:
         """Checks the types and shapes of all operations.
 
         Raises:
-            InvalidModel: Names the node, or an input that has no type.
+            InvalidModel: A type or shape is wrong, or an input has no type. The message names the
+                node or input.
         """
         self.core.check()
 
@@ -297,28 +303,34 @@ class Dfg:
         fuse: bool = True,
         threads: int = 1,
     ) -> dict[str, NDArray[Any]]:
-        """What the graph gives.
+        """Runs the graph once.
 
         Args:
-            inputs: By name, arrays of float32, int64 or bool.
-            kernels: By operation, functions that do it in place of a device: of the arrays that
-                the node takes, to an array or a tuple of arrays. `BatchPre` needs one here. With
-                kernels nothing is fused, so that they see the operations of the graph.
-            hops: By the name that counts nodes, such as ``"nodes"``, how many there are in each
-                hop of a batch, the seeds first. Rows are then computed only as far from the seeds
-                as outputs need them, and outputs with a row for each node are those of the seeds.
-            devices: What computes. Names, the preferred one first: ``"cpu"``, or ``"cpu-scalar"``,
-                the exact and slow reference, which does what no other can. A `neargraph.Devices`,
-                which may have plug-ins. ``["onnxruntime"]``: the whole model in the ONNX Runtime
-                that is installed, as a second opinion; it takes no ``hops`` and no ``kernels``.
-            fuse: Whether operations become one where that is quicker.
-            threads: How many threads compute. The bytes of the result do not depend on it.
+            inputs: Arrays of float32, int64 or bool, by name.
+            kernels: Functions by operation, which compute it instead of a device. A function takes
+                the input arrays of the node, and returns an array or a tuple of arrays. `BatchPre`
+                needs one here. With kernels, operations are not fused.
+            hops: Number of nodes per hop of a batch, seeds first, by the name of the count, such as
+                ``"nodes"``. Rows are then computed only for the nodes that the seeds need.
+                Outputs with a row for each node then have only the rows of the seeds.
+            devices: The devices that compute:
+
+                - Names, the preferred one first: ``"cpu"``, or ``"cpu-scalar"``, the exact and
+                  slow reference, which has a kernel for every operation.
+                - A `neargraph.Devices`, which may have plug-ins.
+                - ``["onnxruntime"]``: the whole model in the installed ONNX Runtime, to compare
+                  results. It does not support ``hops`` and ``kernels``.
+            fuse: Whether to fuse operations where that is faster.
+            threads: Number of threads. The bytes of the result do not depend on it.
+
+        Returns:
+            The outputs by name.
 
         Raises:
-            WrongInput: An input is missing, unknown or of another type or shape, or an operation
-                cannot be done; names it.
-            UnsupportedModel: There is no kernel for an operation.
-            UnsupportedArgument: An array of another dtype, or a device that there is not.
+            WrongInput: An input is missing, unknown or has the wrong type or shape, or an operation
+                fails. The message names it.
+            UnsupportedModel: No device has a kernel for an operation.
+            UnsupportedArgument: The dtype of an array is not supported, or a device does not exist.
             MissingDependency: ONNX Runtime is not installed.
         """
         plan = self.plan(kernels=kernels, devices=devices, fuse=fuse, threads=threads)
@@ -332,21 +344,22 @@ class Dfg:
         fuse: bool = True,
         threads: int = 1,
     ) -> "Plan":
-        """The graph as it is now, ready to run more than once.
+        """Prepares the graph in its present form for several runs.
 
-        Its kernels are those of the devices that are in force when a run begins: a
-        `neargraph.Devices` may change between runs. With `kernels`, its devices are those of now.
+        Each run uses the devices that are registered when it begins: a `neargraph.Devices` may
+        change between runs. With `kernels`, all runs use the present devices.
 
         Args:
-            kernels: As of `run`.
-            devices: As of `run`.
-            fuse: As of `run`.
-            threads: As of `run`.
+            kernels: As for `run`.
+            devices: As for `run`.
+            fuse: As for `run`.
+            threads: As for `run`.
 
         Raises:
-            InvalidModel: The graph is wrong, and names the node; or ONNX Runtime refuses it.
-            UnsupportedModel: There is no kernel for an operation.
-            UnsupportedArgument: There is no such device.
+            InvalidModel: The graph is not valid (the message names the node), or ONNX Runtime
+                rejects it.
+            UnsupportedModel: No device has a kernel for an operation.
+            UnsupportedArgument: A device does not exist.
         """
         settings = self._settings(devices, fuse, threads)
         return Plan(self.core.plan(dict(kernels or {}), **settings), self.outputs)
@@ -358,23 +371,17 @@ class Dfg:
         devices: "Sequence[str] | Devices" = DEVICES,
         fuse: bool = True,
         threads: int = 1,
-    ) -> list[dict[str, Any]]:
-        """The steps of a run, in their order.
+    ) -> list[StepInfo]:
+        """Returns the steps of a run, in their order.
 
         Args:
-            inputs: As of `run`, to measure each step in one run; None only looks at the plan.
-            devices: As of `run`.
-            fuse: As of `run`.
-            threads: As of `run`.
-
-        Returns:
-            For each step ``op``; ``device``, None where no element moves; ``in_place``, whether it
-            takes the memory of an input; ``nodes`` of the graph whose work it is, with their
-            operations; ``shapes`` of what it gives. With inputs also ``seconds`` and ``bytes``
-            taken and given.
+            inputs: As for `run`, to measure each step in one run. None: plan without a run.
+            devices: As for `run`.
+            fuse: As for `run`.
+            threads: As for `run`.
 
         Raises:
-            WrongInput: As `run`.
+            WrongInput: As for `run`.
 
         Example:
             >>> dfg = ng.Dfg.from_text('1: "Abs"\\n in={"x"}\\n out={"y"}')
@@ -382,21 +389,19 @@ class Dfg:
             [('Abs', 'cpu')]
         """
         arrays = None if inputs is None else _arrays(inputs)
-        steps: list[dict[str, Any]] = self.core.explain(
-            arrays, **self._settings(devices, fuse, threads)
-        )
-        return steps
+        settings = self._settings(devices, fuse, threads)
+        return cast(list[StepInfo], self.core.explain(arrays, **settings))
 
     def _settings(
         self, devices: "Sequence[str] | Devices", fuse: bool, threads: int
     ) -> dict[str, Any]:
         if threads < 1:
-            raise UnsupportedArgument(f"threads={threads} is not at least 1")
+            raise UnsupportedArgument(f"threads={threads} is not valid: expected 1 or more")
         return {"devices": computing(devices, self, threads), "fuse": fuse, "threads": threads}
 
 
 class Plan:
-    """A graph that is ready to run, as `Dfg.plan` makes it. Runs share weights and memory."""
+    """A graph that is ready to run, from `Dfg.plan`. Runs share weights and memory."""
 
     def __init__(self, core: _core.Plan, outputs: list[str]) -> None:
         self._core, self._outputs = core, outputs
@@ -404,7 +409,7 @@ class Plan:
     def run(
         self, inputs: Mapping[str, Any], *, hops: Mapping[str, Sequence[int]] | None = None
     ) -> dict[str, NDArray[Any]]:
-        """What the graph gives; see `Dfg.run`."""
+        """Runs the graph once; see `Dfg.run`."""
         of_batch = [(name, list(counts)) for name, counts in (hops or {}).items()]
         found = self._core.run(_arrays(inputs), of_batch)
         named = zip(self._outputs, found, strict=True)
@@ -419,7 +424,7 @@ def _arrays(inputs: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
     return arrays
 
 
-def _typed(name: str, found: tuple[str, list[str]] | None) -> dict[str, Any]:
+def _typed(name: str, found: tuple[str, list[str]] | None) -> ValueInfo:
     dtype, shape = (None, None) if found is None else found
     return {"name": name, "dtype": dtype, "shape": shape}
 
@@ -433,12 +438,13 @@ def _sized(weight: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_parameter(weight: dict[str, Any]) -> bool:
-    """Whether it was trained: constants of the computation are single numbers or whole ones."""
+    """Whether a weight was trained. Constants of the computation are scalars or integers."""
     return bool(weight["shape"]) and weight["dtype"] not in ("i64", "i32", "bool")
 
 
 def _metadata(entries: list[tuple[str, str]], problems: list[str]) -> dict[str, Any]:
-    """What a file says, without the prefix of its keys; what is not JSON is a problem."""
+    """Returns the metadata of a file without key prefixes. Entries that are not JSON are added to
+    `problems`."""
     found: dict[str, Any] = {}
     for key, text in entries:
         try:
@@ -450,18 +456,18 @@ def _metadata(entries: list[tuple[str, str]], problems: list[str]) -> dict[str, 
 
 def _check_name(what: str, name: str) -> None:
     if not name:
-        raise InvalidModel(f"{what} has an empty name: give it one")
+        raise InvalidModel(f"{what} has an empty name: give it a name")
 
 
 def _dtype_name(dtype: Any) -> str:
-    """The name of a dtype of NumPy or torch, or the text itself."""
+    """Returns the name of a NumPy or torch dtype, or the text itself."""
     of_numpy = isinstance(dtype, type | np.dtype)
     text = np.dtype(dtype).name if of_numpy else str(dtype).removeprefix("torch.")
     return {"float32": "f32", "int64": "i64"}.get(text, text)
 
 
 def _weight(name: str, given: Any) -> NDArray[Any]:
-    """The array in a dtype that graphs compute with; nothing is rounded."""
+    """Returns the array in a dtype that graphs compute with, without rounding."""
     array = np.asarray(given)
     if array.dtype == np.float16:
         array = array.astype(np.float32)
@@ -469,14 +475,14 @@ def _weight(name: str, given: Any) -> NDArray[Any]:
         array = array.astype(np.int64)
     if array.dtype not in (np.float32, np.int64, np.bool_):
         raise UnsupportedArgument(
-            f"weight {name!r} is of {array.dtype}, which graphs do not compute with: convert it, "
-            "as with astype(numpy.float32)"
+            f"weight {name!r} has dtype {array.dtype}, which graphs do not support: convert it, "
+            "for example with astype(numpy.float32)"
         )
     places = np.flatnonzero(~np.isfinite(array))
     if places.size:
         found = array.reshape(-1)[places[0]]
         raise InvalidModel(
-            f"weight {name!r} has {found} at index {places[0]}, and weights must be finite"
+            f"weight {name!r} has {found} at index {places[0]}: weights must be finite"
         )
     return np.ascontiguousarray(array).reshape(array.shape)
 
@@ -487,12 +493,12 @@ def _plain(op: str, name: str, value: Any) -> Any:
     if isinstance(value, list | tuple) and all(isinstance(one, int) for one in value):
         return list(value)
     raise UnsupportedArgument(
-        f"attribute {name} of {op} is {value!r}: give a number, a text or a list of whole numbers"
+        f"attribute {name} of {op} is {value!r}: expected a number, a string or a list of integers"
     )
 
 
 def _by_name(fanouts: Any) -> Any:
-    """Fanouts as JSON has them: triples of edge types become ``a__to__b``."""
+    """Returns fanouts for JSON: triples of edge types become ``a__to__b``."""
     if not isinstance(fanouts, Mapping):
         return fanouts
     return {key if isinstance(key, str) else "__".join(key): n for key, n in fanouts.items()}

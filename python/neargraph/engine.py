@@ -1,8 +1,8 @@
-"""`ng.Engine`: a trained model that answers from a store, without torch.
+"""`ng.Engine`: answers requests from a trained model and a store, without torch.
 
-Sampling, reading and computing happen in the compiled core with the GIL released; this module finds
-the store's types in what the model file says. The invariant: equal ids, seed and snapshot give
-equal bytes, whatever is in memory and however many threads ask.
+The compiled core samples, reads and computes with the GIL released. This module resolves the
+settings of the model file with the store's schema. The invariant: equal ids, seed and snapshot give
+equal bytes, for any content of the memory and any number of threads.
 """
 
 import json
@@ -10,7 +10,7 @@ import operator
 import os
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from neargraph._threads import checked_threads
 from neargraph.dfg import DEVICES, Dfg
 from neargraph.exceptions import InvalidModel, StoreClosed, UnsupportedArgument
 from neargraph.loader.fanouts import resolve_fanouts
+from neargraph.model_reports import EngineStats
 from neargraph.reader import as_ids
 from neargraph.snapshot import Snapshot
 from neargraph.store import Store
@@ -37,38 +38,45 @@ _POLL_SECONDS = 0.01
 
 
 class Engine:
-    """A model on a store: what it gives for nodes, pairs of nodes and graphs, as NumPy arrays.
+    """Computes a model's output for nodes, pairs of nodes and graphs of a store, as NumPy arrays.
 
-    Inputs of the model are found by name, as batches in PyG have them: a node tensor such as ``x``,
-    ``edge_index``, ``edge_attr``, ``edge_weight``, ``n_id``; of several types, such as
-    ``x_dict.paper``. Many threads may ask at once. A child process opens its own engine.
+    The inputs of the model are matched by name with the parts of a PyG batch: node tensors such as
+    ``x``, ``edge_index``, ``edge_attr``, ``edge_weight``, ``n_id``. With several types, the names
+    are such as ``x_dict.paper``. Threads can share an engine. A child process opens its own engine.
 
     Args:
-        store: The open store, or the path of one, which the engine then opens and closes.
-        model: The path of a model file that `neargraph.export` wrote, or a `Dfg`.
-        devices: What computes. Names, the preferred one first: ``"cpu"``, or ``"cpu-scalar"``, the
-            exact and slow reference, which also does what no other can. A `neargraph.Devices`: its
-            plug-ins and bundles may change while requests go on. ``["onnxruntime"]``: the whole
-            model, untrimmed, in the ONNX Runtime that is installed, as a second opinion.
-        prepare: What is brought into memory. ``"metadata"``: page tables and indexes, before the
-            engine is open. ``"hot"``: also the neighbour lists, if they fit, and the rows that
-            requests want most often, as many as fit. ``"all"``: all lists, and all rows that the
-            model takes. Lists and rows come in the background; requests are answered meanwhile.
-        memory: A memory budget of the engine's own, such as ``"2GB"``: the store is opened once
-            more for it. None shares the budget of the open store.
-        threads: Threads of a request; None is one per core, at most 4.
-        fanouts: Neighbours per node and hop, in place of those that the file names.
-        output: The output that answers, such as ``"out.1"``, where the model has several.
-        batch_nodes: Nodes of a request that are sampled together. It shapes the draws of longer
-            requests.
+        store: An open store, or the path of a store, which the engine opens and closes.
+        model: The path of a model file from `neargraph.export`, or a `Dfg`.
+        devices: The devices that compute:
+
+            - Names, the preferred one first: ``"cpu"``, or ``"cpu-scalar"``, the exact and slow
+              reference, which has a kernel for every operation.
+            - A `neargraph.Devices`. Its plug-ins and bundles may change while requests run.
+            - ``["onnxruntime"]``: the whole model, untrimmed, in the installed ONNX Runtime, to
+              compare results.
+        prepare: The data to load into memory:
+
+            - ``"metadata"``: page tables and indexes, before the engine is open.
+            - ``"hot"``: also the neighbour lists, if they fit, and as many of the most frequently
+              used rows as fit.
+            - ``"all"``: all lists, and all rows of the model's inputs.
+
+            Lists and rows are loaded in the background. Requests are answered meanwhile.
+        memory: A separate memory budget for the engine, such as ``"2GB"``. The engine then opens
+            the store again. None: the budget of the open store.
+        threads: Threads per request. None: one per core, at most 4.
+        fanouts: Neighbours per node and hop. None: those of the model file.
+        output: Name of the output to return, such as ``"out.1"``, if the model has several.
+        batch_nodes: Number of nodes of a request that are sampled together. It affects the draws
+            of longer requests.
 
     Raises:
-        FileNotFoundError: There is no model file.
-        InvalidModel: The model takes what the store does not have, or was exported from a store
-            with other types; the message names it.
-        UnsupportedArgument: A device, an output or a way to prepare that there is not.
-        MissingDependency: ONNX Runtime is wanted and not installed.
-        BudgetTooSmall: ``prepare="all"`` does not fit.
+        FileNotFoundError: The model file does not exist.
+        InvalidModel: The store lacks an input of the model, or the model was exported from a store
+            with other types. The message names the difference.
+        UnsupportedArgument: A device, output or value of `prepare` does not exist.
+        MissingDependency: ONNX Runtime is required but not installed.
+        BudgetTooSmall: The data of ``prepare="all"`` does not fit into the budget.
 
     Example:
         >>> with ng.Engine(store, "sage.ngm", prepare="hot") as engine:  # doctest: +SKIP
@@ -122,17 +130,18 @@ class Engine:
             fanouts = self.metadata.get("fanouts")
         if fanouts is None:
             raise InvalidModel(
-                "the model file does not say how many neighbours to sample: give fanouts=[25, 10]"
+                "the model file has no fanouts: give the neighbours per hop, such as "
+                "fanouts=[25, 10]"
             )
         lists = resolve_fanouts(snapshot.schema, fanouts)
-        # Each process has its own: ONNX Runtime's threads do not survive a fork.
+        # Each process creates its own devices: ONNX Runtime's threads do not survive a fork.
         devices = computing(self._devices, self.model, self._settings["threads"])
         core = self.model.core
         return _core.Engine(snapshot.version, core, lists, devices=devices, **self._settings)
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """What the model file says of the model, such as ``fanouts``."""
+        """The metadata of the model file, such as ``fanouts``."""
         said = {}
         for key, text in self.model.core.metadata():
             name = key.removeprefix("neargraph.")
@@ -146,104 +155,98 @@ class Engine:
     def core(self) -> _core.Engine:
         """The compiled engine of this process."""
         if self._closed:
-            raise StoreClosed("the engine was closed; open another one")
+            raise StoreClosed("the engine is closed; open a new one")
         return self._local.get()
 
     @property
     def snapshot(self) -> Snapshot:
-        """The commit that answers come from."""
+        """The version of the store from which the engine answers."""
         return Snapshot(self._store, self.core.snapshot())
 
     @property
     def node_type(self) -> str:
-        """The type of the nodes that `run` is asked for."""
+        """The node type of the ids for `run`."""
         return self._store.schema.node_types[self.core.node_type].name
 
     def run(self, node_ids: Any, seed: int = 0) -> NDArray[Any]:
-        """What the model gives for nodes.
+        """Returns the model's output for nodes.
 
         Args:
-            node_ids: Ids in the store, [n]; they may repeat.
-            seed: Of the draws of neighbours.
+            node_ids: Node ids, [n]. Ids may repeat.
+            seed: Random seed of the sampling.
 
         Returns:
-            [n, ...]: a row for each node, in the order of `node_ids`.
+            An array [n, ...] with one row for each node, in the order of `node_ids`.
 
         Raises:
-            NodeOutOfRange: Some ids are not in the store; names the first ones.
-            BudgetTooSmall: A batch does not fit the memory budget.
-            UnsupportedArgument: The model answers for pairs or graphs.
+            NodeOutOfRange: An id is not in the store. The message lists the first ones.
+            BudgetTooSmall: A batch does not fit into the memory budget.
+            UnsupportedArgument: The model is for pairs of nodes or graphs.
         """
         return _shaped(self.core.run(_flat(node_ids), _seed(seed)))
 
     def scores(self, edges: Any, seed: int = 0) -> NDArray[Any]:
-        """A score for each pair of nodes.
+        """Returns a score for each pair of nodes.
 
-        A model with an input ``edge_label_index`` is a decoder, and gives them. Otherwise they are
-        dot products of what the model gives for both nodes.
+        If the model has an input ``edge_label_index``, its output is the scores. Otherwise a score
+        is the dot product of the outputs for both nodes.
 
         Args:
-            edges: Ids in the store, [2, n]: row 0 the sources, row 1 the destinations.
-            seed: Of the draws of neighbours.
+            edges: Node ids, [2, n]: sources in row 0, destinations in row 1.
+            seed: Random seed of the sampling.
 
         Returns:
-            [n, ...]: in the order of `edges`.
+            An array [n, ...], in the order of `edges`.
 
         Raises:
-            NodeOutOfRange: Some ids are not in the store; names the first ones.
-            UnsupportedArgument: The model gives nothing that scores pairs.
+            NodeOutOfRange: An id is not in the store. The message lists the first ones.
+            UnsupportedArgument: The model has no output that scores pairs.
         """
         pairs = np.asarray(edges)
         if pairs.ndim != 2 or pairs.shape[0] != 2:
-            raise UnsupportedArgument(f"edges have shape [2, n], got {list(pairs.shape)}")
+            raise UnsupportedArgument(f"edges has shape {list(pairs.shape)}: expected [2, n]")
         return _shaped(self.core.scores(as_ids(pairs[0]), as_ids(pairs[1]), _seed(seed)))
 
     def graphs(self, graph_ids: Any) -> NDArray[Any]:
-        """What the model gives for whole graphs, where a store holds many.
+        """Returns the model's output for whole graphs of a store with many graphs.
 
-        The node tensor ``graph_id`` says which nodes make a graph, as imports of TUDatasets write
-        it. All edges between the nodes of a graph are taken.
+        The node tensor ``graph_id`` assigns nodes to graphs, as in imports of TUDatasets. A graph
+        has all edges between its nodes.
 
         Args:
-            graph_ids: Numbers of graphs, [n]; they may repeat.
+            graph_ids: Numbers of graphs, [n]. They may repeat.
 
         Returns:
-            [n, ...]: a row for each graph.
+            An array [n, ...] with one row for each graph.
 
         Raises:
-            NodeOutOfRange: There are no such graphs; names the first ones.
-            UnsupportedArgument: The model takes no ``batch``, so it is none of graphs.
+            NodeOutOfRange: A graph does not exist. The message lists the first ones.
+            UnsupportedArgument: The model has no input ``batch``, so it is not for graphs.
         """
         return _shaped(self.core.graphs(_flat(graph_ids)))
 
     def explain(self) -> str:
-        """What gives each input, what computes each operation, and what is in memory, as text."""
+        """Returns the source of each input, the device of each operation, and the content of the
+        memory, as text."""
         return self.core.explain()
 
-    def stats(self) -> dict[str, Any]:
-        """Counters of this process since the engine was opened.
-
-        ``batches`` that were answered, nodes and graphs that were asked for (``seeds``), the same
-        without those that a request repeats (``distinct_seeds``), neighbour ``lists`` that batches
-        drew from, ``rows`` that they took, how many of these were prepared (``rows_prepared``) and
-        of those read where they lie (``rows_in_place``), and the seconds of threads that asked:
-        ``sample_seconds``, ``gather_seconds``, ``run_seconds``.
-        """
-        return self.core.stats()
+    def stats(self) -> EngineStats:
+        """Returns the counters of this process since the engine was opened."""
+        return cast(EngineStats, self.core.stats())
 
     @property
     def ready(self) -> float:
-        """The share of what shall be in memory that is there, 0 to 1."""
+        """The part of the data to prepare that is in memory, 0 to 1."""
         return self.core.ready
 
     def wait_until_ready(self, timeout: float | None = None) -> bool:
-        """Waits until nothing more will be brought into memory.
+        """Waits until the preparation has ended.
 
         Args:
-            timeout: Seconds; None waits as long as it takes.
+            timeout: Maximum time in seconds. None: no limit.
 
         Returns:
-            Whether all is there that shall be. `explain` says why if not.
+            Whether all data is in memory. If not, `explain` returns the reason.
         """
         end = None if timeout is None else time.monotonic() + timeout
         while not self.core.prepared()[0]:
@@ -253,13 +256,13 @@ class Engine:
         return self.core.prepared()[1] is None
 
     def refresh(self) -> bool:
-        """Answers from the newest commit from now on; requests under way finish on the old one.
+        """Switches to the newest commit. Requests in progress finish on the old one.
 
-        Rows in memory that no commit has changed stay there. An engine with a budget of its own
-        sees checkpoints, see `Store.checkpoint`, and reads what it prepares again.
+        Rows in memory that did not change stay there. An engine with a separate budget sees only
+        checkpoints (see `Store.checkpoint`), and reloads all prepared data.
 
         Returns:
-            Whether the content is another one.
+            Whether the content has changed.
         """
         if self._shares:
             return self.core.refresh(self._store.snapshot().version)
@@ -274,7 +277,7 @@ class Engine:
         return changed
 
     def close(self) -> None:
-        """Gives memory back, and closes the store if the engine has opened it."""
+        """Releases the memory, and closes the store if the engine opened it."""
         if self._closed:
             return
         self._closed = True
@@ -296,25 +299,26 @@ class Engine:
 
 def _check(prepare: str, threads: int | None, batch_nodes: int) -> None:
     if prepare not in _PREPARE:
-        raise UnsupportedArgument(f"prepare is {prepare!r}; use one of {', '.join(_PREPARE)}")
+        known = ", ".join(_PREPARE)
+        raise UnsupportedArgument(f"prepare={prepare!r} is not valid: expected one of {known}")
     if threads is not None:
         checked_threads(threads)
     if not 1 <= batch_nodes < 2**63:
-        raise UnsupportedArgument(f"batch_nodes is {batch_nodes}; it has to be at least 1")
+        raise UnsupportedArgument(f"batch_nodes={batch_nodes} is not valid: expected 1 or more")
 
 
 def _seed(seed: int) -> int:
     number = operator.index(seed)
     if not 0 <= number < 2**64:
-        raise ValueError(f"seed must be in 0 ... 2^64 - 1, got {number}")
+        raise ValueError(f"seed={number} is not valid: expected 0 to 2^64 - 1")
     return number
 
 
 def _flat(ids: Any) -> NDArray[np.int64]:
-    """Ids of one dimension; answers have a row for each."""
+    """Returns ids of one dimension."""
     array = np.asarray(ids)
     if array.ndim != 1:
-        raise UnsupportedArgument(f"ids have shape [n], got {list(array.shape)}")
+        raise UnsupportedArgument(f"ids have shape {list(array.shape)}: expected [n]")
     return as_ids(array)
 
 

@@ -1,16 +1,16 @@
-"""`ng.infer`: what a trained model gives for all nodes of a store, layer by layer, without torch.
+"""`ng.infer`: inference over all nodes of a store, layer by layer, without torch.
 
-The compiled core splits the model, plans memory and reads, and computes; this module names folders
-and writes results, into files or as tensors of the store. The invariants: a result appears under
-its name when it is complete; what is done of a run that ends early stays in its folder, and the
-next run goes on from there.
+The compiled core splits the model, plans memory and reads, and computes. This module chooses the
+working directory and writes results to files or tensors of the store. The invariants: a result
+appears under its name when it is complete; a run that ends early leaves its finished work in the
+directory, and the next run resumes from there.
 """
 
 import contextlib
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from neargraph._computing import table_of
 from neargraph._threads import checked_threads
 from neargraph.dfg import Dfg
 from neargraph.exceptions import UnsupportedArgument
+from neargraph.model_reports import InferencePlan
 from neargraph.snapshot import Snapshot
 from neargraph.store import Store
 from neargraph.update.tensor import add_parts, check_name
@@ -31,27 +32,30 @@ ROWS_TOGETHER = 1 << 16
 _THREADS_MAX = 16
 
 Progress = Callable[[int, int, int, int], None]
-"""Hears which pass goes on, of how many, and how many of its rows are done, of how many."""
+"""A function that is called with (pass, number of passes, rows done, rows of the pass)."""
+
+Begun = Literal["new", "resumed", "anew"]
+"""How a run began: for the first time, from an earlier run, or again from the start."""
 
 
 class Inference:
-    """A model split into passes over a store, and what they will cost.
+    """A model that is split into passes over a store, with the costs of each pass.
 
     Args:
-        store: The open store, or the path of one, which is then opened and closed.
-        model: The path of a model file that `neargraph.export` wrote, or a `Dfg`.
-        memory: The memory budget, such as ``"2GB"``; None is that of the open store.
-        threads: Threads that compute; None is one per core, at most 16.
-        device: What computes: ``"cpu"``, or ``"cpu-scalar"``, which is slow and plain; or a
-            `neargraph.Devices` as it is now, with its plug-ins.
-        block_nodes: Nodes of a block at most; None is as many as fit. Smaller blocks are made
-            durable more often, and read more.
-        chunk_nodes: Nodes whose rows are read together at most.
+        store: An open store, or the path of a store, which is then opened and closed.
+        model: The path of a model file from `neargraph.export`, or a `Dfg`.
+        memory: The memory budget, such as ``"2GB"``. None: that of the open store.
+        threads: Number of threads that compute. None: one per core, at most 16.
+        device: The device that computes: ``"cpu"``, or ``"cpu-scalar"``, the slow reference. Or a
+            `neargraph.Devices` in its present state, with its plug-ins.
+        block_nodes: Maximum number of nodes per block. None: as many as fit. Smaller blocks become
+            durable more often, but read more.
+        chunk_nodes: Maximum number of nodes whose rows are read together.
 
     Raises:
-        InvalidModel: The model does something that cannot be done for some nodes at a time, such as
-            a norm over all nodes, or takes what the store does not have; names it.
-        BudgetTooSmall: Not even a small block of nodes fits; says what would.
+        InvalidModel: An operation cannot be computed for a part of the nodes, such as a norm over
+            all nodes, or the store lacks an input of the model. The message names it.
+        BudgetTooSmall: Not even a small block of nodes fits. The message gives the memory needed.
 
     Example:
         >>> inference = ng.Inference("papers.ng", "sage.ngm", memory="2GB")    # doctest: +SKIP
@@ -78,7 +82,7 @@ class Inference:
         self._shares = isinstance(store, Store) and memory is None
         path = store.path if isinstance(store, Store) else os.fspath(store)
         self.store = store if isinstance(store, Store) and self._shares else Store(path, memory)
-        # The one that was given may have batches open, and writes alone then.
+        # A store that the caller opened is the only handle that may write.
         self._writes = store if isinstance(store, Store) else self.store
         try:
             self._snapshot: Snapshot = self.store.snapshot()
@@ -95,16 +99,19 @@ class Inference:
             raise
 
     @property
-    def plan(self) -> dict[str, Any]:
-        """Passes, blocks, and the bytes that are read, written and held; nothing was read yet."""
-        plan: dict[str, Any] = self._core.plan()
+    def plan(self) -> InferencePlan:
+        """The passes with their blocks, and the bytes to read, to write and to hold in memory.
+
+        Planning reads no rows.
+        """
+        plan = cast(InferencePlan, self._core.plan())
         for one in plan["passes"]:
             one["read_bytes"] = one["blocks"] * one["scanned_bytes"] + one["own_bytes"]
         return plan
 
     @property
     def folder(self) -> Path:
-        """Where tables lie while a run goes on: beside the store."""
+        """The default working directory of a run, beside the store."""
         return Path(os.fspath(self.store.path).rstrip("/") + ".infer")
 
     def run(
@@ -115,26 +122,33 @@ class Inference:
         fresh: bool = False,
         progress: Progress | None = None,
     ) -> "InferenceResult":
-        """Computes all nodes.
+        """Computes the model's output for all nodes.
+
+        If a run ends early, its finished work stays in the working directory, and the next run
+        resumes from there.
 
         Args:
-            out: A name without a dot or a slash, such as ``"embedding"``, adds a tensor of this
-                name to the store (`Store.add_tensor`): nodes that were added since the run began
-                have rows of zeros. A path that ends in ``.npy`` or ``.parquet`` is a file. None
-                returns arrays. With several outputs, ``"h.npy"`` stands for files
-                ``"h.OUTPUT.npy"``, and a tensor is refused.
-            folder: Where tables lie while it goes on; None is `folder`. They are removed at the
-                end, and the folder with them if nothing else is in it.
-            fresh: Do not go on where an earlier run ended.
-            progress: Called with (pass, passes, rows, rows of the pass).
+            out: The destination of the result:
+
+                - A name without a dot or a slash, such as ``"embedding"``: a new tensor of the
+                  store (see `Store.add_tensor`). Nodes that were added during the run get rows of
+                  zeros. The model must have one output.
+                - A path with the suffix ``.npy`` or ``.parquet``: a file. With several outputs,
+                  ``"h.npy"`` becomes one file ``"h.OUTPUT.npy"`` for each.
+                - None: arrays.
+            folder: The working directory for tables. None: `folder`. The tables are removed at the
+                end, and the directory if it is empty.
+            fresh: Whether to start again instead of resuming an earlier run.
+            progress: Function that is called with (pass, number of passes, rows done, rows of the
+                pass).
 
         Raises:
-            IoFailed: The disk is full, or failed; what is done stays in the folder.
-            StoreBusy: Another process computes into the folder, or writes to the store when the
-                tensor is added; what is done stays in the folder.
-            StoreDamaged: A table is not what was written.
-            UnsupportedArgument: ``out`` has another ending, or its library is missing; a tensor of
-                this name is there already; a tensor is wanted of several outputs.
+            IoFailed: The disk is full or failed.
+            StoreBusy: Another process uses the working directory, or writes to the store when the
+                tensor is added.
+            StoreDamaged: A table differs from the data that was written.
+            UnsupportedArgument: The suffix of `out` is not supported, its library is missing, the
+                tensor exists, or a tensor is requested for several outputs.
         """
         tensor = out if isinstance(out, str) and _is_name(out) else None
         target = None if out is None or tensor is not None else Path(out)
@@ -149,7 +163,7 @@ class Inference:
             result = self._kept(inferred, tensor, target)
             inferred.clear()
         finally:
-            # An error keeps its frames, and they keep the folder; the next run needs it.
+            # A raised error keeps its frames alive, and these would keep the directory locked.
             inferred.close()
         (place / "pins").unlink(missing_ok=True)
         with contextlib.suppress(OSError):
@@ -159,9 +173,10 @@ class Inference:
     def _kept(
         self, inferred: _core.Inferred, tensor: str | None, target: Path | None
     ) -> "InferenceResult":
-        """The results where they shall be."""
+        """Writes the results to their destination."""
         outputs = inferred.outputs()
-        result = InferenceResult(inferred.begun(), inferred.table_read_bytes())
+        begun = cast(tuple[Begun, str], inferred.begun())
+        result = InferenceResult(begun, inferred.table_read_bytes())
         for at, (name, node_type, dims, num_rows) in enumerate(outputs):
             rows, part = _Rows(inferred, at, dims, num_rows), name if len(outputs) > 1 else None
             if tensor is not None:
@@ -176,14 +191,13 @@ class Inference:
         return result
 
     def _check_tensor(self, tensor: str) -> None:
-        """Before hours of work: whether the store can get the tensor."""
+        """Checks, before hours of work, that the tensor can be added to the store."""
         self._writes.turn.refuse_own_transaction("add a tensor")
         outputs = self._core.outputs()
         if len(outputs) > 1:
             raise UnsupportedArgument(
-                f"the model has {len(outputs)} outputs, and a run adds one tensor, so that it can "
-                'go on after it was stopped: write files, such as "h.npy", and add those with '
-                "store.add_tensor"
+                f"out={tensor!r} names one tensor, but the model has {len(outputs)} outputs: write "
+                'files, such as "h.npy", and add them with store.add_tensor'
             )
         for _, node_type in outputs:
             check_name(self._writes.schema.node_type(node_type), tensor)
@@ -195,7 +209,7 @@ class Inference:
         add_parts(self._writes, owner, name, "f32", dims, rows.count, parts, of)
 
     def close(self) -> None:
-        """Closes the store, if it was opened for this."""
+        """Closes the store if this object opened it."""
         if not self._shares:
             self.store.close()
 
@@ -207,17 +221,18 @@ class Inference:
 
 
 class InferenceResult:
-    """What a run gave.
+    """The results of a run.
 
     Attributes:
-        arrays: By output, a row for each node, where no file was asked for.
-        paths: By output, the file.
-        tensors: By output, the tensor that the store has now.
-        begun: ``"new"``, ``"resumed"`` or ``"anew"``, and what that means.
-        table_read_bytes: Bytes that were read of intermediate tables.
+        arrays: Arrays [nodes, ...] by output, if `out` was None.
+        paths: Paths of the files by output, if `out` was a path.
+        tensors: Names of the new tensors by output, if `out` was a name.
+        begun: ``"new"``, ``"resumed"`` or ``"anew"`` (an earlier run could not be resumed), with an
+            explanation.
+        table_read_bytes: Bytes that were read from intermediate tables.
     """
 
-    def __init__(self, begun: tuple[str, str], table_read_bytes: int) -> None:
+    def __init__(self, begun: tuple[Begun, str], table_read_bytes: int) -> None:
         self.arrays: dict[str, NDArray[np.float32]] = {}
         self.paths: dict[str, Path] = {}
         self.tensors: dict[str, str] = {}
@@ -237,7 +252,7 @@ def infer(
     fresh: bool = False,
     progress: Progress | None = None,
 ) -> InferenceResult:
-    """What a model gives for all nodes of a store; see `Inference` and `Inference.run`.
+    """Computes a model's output for all nodes of a store; see `Inference` and `Inference.run`.
 
     Example:
         >>> ng.infer("papers.ng", "sage.ngm", "embedding.npy", memory="2GB")   # doctest: +SKIP
@@ -248,14 +263,14 @@ def infer(
 
 
 class _Rows:
-    """The rows of an output."""
+    """The rows of one output."""
 
     def __init__(self, inferred: _core.Inferred, at: int, dims: list[int], count: int) -> None:
         self._inferred, self._at = inferred, at
         self.dims, self.count = tuple(dims), count
 
     def parts(self) -> Any:
-        """Some rows after the other."""
+        """Yields the rows in parts."""
         for first in range(0, self.count, ROWS_TOGETHER):
             flat = self._inferred.rows(self._at, first, first + ROWS_TOGETHER)
             yield flat.reshape(-1, *self.dims)
@@ -270,15 +285,15 @@ class _Rows:
 
 
 def _is_name(out: str) -> bool:
-    """Whether a result becomes a tensor: a file has an ending, or a folder before it."""
+    """Whether `out` names a tensor: the path of a file has a suffix or a directory."""
     return not any(sign in out for sign in (".", "/", os.sep))
 
 
 def _check_ending(path: Path) -> None:
     if path.suffix not in (".npy", ".parquet"):
         raise UnsupportedArgument(
-            f"{path}: a result is a .npy or .parquet file, or a tensor of the store, whose name "
-            "has neither a dot nor a slash"
+            f"out={str(path)!r} is not valid: expected a .npy or .parquet file, or the name of a "
+            "tensor without a dot or a slash"
         )
     if path.suffix == ".parquet":
         _parquet()
@@ -299,7 +314,7 @@ def _named(path: Path, name: str | None) -> Path:
 
 
 def _write(path: Path, rows: _Rows) -> None:
-    """Writes rows beside their place, and then gives the file its name."""
+    """Writes rows to a temporary file beside `path`, and renames it."""
     partial = path.with_name(f".{path.name}.partial")
     try:
         if path.suffix == ".npy":

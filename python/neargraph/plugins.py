@@ -1,7 +1,7 @@
-"""Plug-ins and bundles: which devices compute, and how more of them are added.
+"""Plug-ins and bundles: the devices that compute models, and adding more of them.
 
-`docs/reference/plugin-abi.md` says how a plug-in is written, and what is checked before one is
-loaded. What must not live here: those checks, which the compiled core does.
+`docs/reference/plugin-abi.md` describes how to write a plug-in, and the checks before loading. The
+checks must not live here: the compiled core makes them.
 """
 
 import json
@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +20,35 @@ from neargraph._computing import find_library
 from neargraph._modelfiles import MODEL, read_model
 from neargraph.dfg import Dfg
 
-# A trial is over after so many seconds.
+# The default time limit of a trial.
 _SECONDS = 20.0
+
+
+class AcceleratorConfig(TypedDict):
+    """The simulator's configuration of an accelerator, as `Devices.accelerator` returns it."""
+
+    rows: int
+    """Rows of the systolic array."""
+    columns: int
+    """Columns of the systolic array."""
+    lanes: int
+    """Lanes of the vector unit, or cores. 0: their time is not counted."""
+    hertz: float
+    """Clock rate, in cycles per second."""
+    words_per_cycle: int
+    """16-bit words per cycle from memory. 0: no limit."""
+    word_bits: int
+    """Bits of a word: 8, 16 or 32."""
+    gather_ns: float
+    """Time of a random access to memory, for a row found by an index."""
+    gathers_in_flight: int
+    """Number of such accesses at the same time. 0: their time is not counted."""
+    sums_on_array: bool
+    """Whether the array may compute sums of rows, as products with a selection matrix."""
+    scratchpad_bytes: int
+    """Size of the memory beside the array, which keeps operands that fit."""
+    timed: bool
+    """Whether the time of the accelerator is counted."""
 
 
 @dataclass(frozen=True)
@@ -29,11 +56,11 @@ class Kernel:
     """A kernel of a plug-in.
 
     Attributes:
-        op: The operation that it does.
-        device: The device that it is of.
-        thread_safe: Whether several threads may call it at once.
-        deterministic: Whether it gives the same bytes each time.
-        left_to_reference: Calls that it did not serve, so that ``cpu-scalar`` did them.
+        op: The operation that it computes.
+        device: The device to which it belongs.
+        thread_safe: Whether several threads may call it at the same time.
+        deterministic: Whether it returns the same bytes each time.
+        left_to_reference: Number of calls that it rejected, so that ``cpu-scalar`` computed them.
     """
 
     op: str
@@ -45,15 +72,15 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Plugin:
-    """What a plug-in registered.
+    """A loaded plug-in.
 
     Attributes:
-        name: As it calls itself.
-        version: As it calls it.
-        path: Its file.
-        sha256: Of its file.
-        cases: How many cases its kernels passed beside ``cpu-scalar``.
-        devices: Its devices and their priorities.
+        name: Name of the plug-in.
+        version: Version of the plug-in.
+        path: Path of its file.
+        sha256: SHA-256 of its file.
+        cases: Number of test cases in which its kernels agreed with ``cpu-scalar``.
+        devices: Its devices with their priorities.
         kernels: Its kernels.
     """
 
@@ -68,13 +95,13 @@ class Plugin:
 
 @dataclass(frozen=True)
 class Step:
-    """What a step of a graph cost in one run.
+    """The cost of one step of a graph in one run.
 
     Attributes:
         op: The operation.
-        device: The device that did it; None if no element moved.
-        seconds: How long it took.
-        bytes: Of what it took and gave.
+        device: The device that computed it; None if the step moves no element.
+        seconds: Time of the step.
+        bytes: Bytes of its inputs and results.
     """
 
     op: str
@@ -84,15 +111,15 @@ class Step:
 
 
 class Devices:
-    """The device table and the operation table, and graphs that run on them.
+    """A table of devices and their operations.
 
-    Of all devices that have a kernel of an operation, the one with the highest priority computes
-    it; of equal ones, the one that was registered first. `neargraph.Engine`, `Dfg.run` and others
-    take a table as ``devices=``. Changes take effect for requests and runs that begin later; those
-    that have begun end as they began. A change that a graph in use does not run on is refused.
+    An operation is computed by the device with the highest priority that has a kernel for it; among
+    equal priorities, by the one registered first. `neargraph.Engine`, `Dfg.run` and other functions
+    accept this object as ``devices=``. Changes apply to requests and runs that begin later; those
+    in progress finish on the old devices. A change is rejected if a graph in use could not run.
 
     Args:
-        bundle: What is registered at first: ``"cpu"``, or a bundle of `program`.
+        bundle: The initial bundle: ``"cpu"``, or another one of `program`.
 
     Example:
         >>> devices = ng.Devices()
@@ -114,18 +141,18 @@ class Devices:
     ) -> Plugin:
         """Loads a plug-in and registers its devices and kernels.
 
-        The file is checked, then tried in another process, and only then loaded. It stays loaded
+        The file is checked, then tried in a separate process, and only then loaded. It stays loaded
         until this process ends.
 
         Args:
-            path: The shared object.
-            allow: The SHA-256 of files that may be loaded, as `sha256` gives it.
-            seconds: How long the trial may take.
+            path: Path of the shared object.
+            allow: SHA-256 of the files that may be loaded, as `sha256` returns it.
+            seconds: Time limit of the trial.
 
         Raises:
-            PluginRefused: It is not allowed, others may write the file or its folder, it is not for
-                this machine, it did not pass its trial, or it has a device that belongs to another;
-                nothing of it is registered.
+            PluginRefused: The file is not allowed, others can write to it or its directory, it is
+                not for this machine, its trial failed, or one of its devices already exists.
+                Nothing is registered.
             OSError: The file cannot be read.
         """
         found = self.core.load_plugin(os.fspath(path), _checks(allow, seconds))
@@ -133,7 +160,7 @@ class Devices:
         return Plugin(**found)
 
     def register_device(self, name: str, priority: int) -> None:
-        """Adds a device, or gives it another priority. The largest priority is preferred."""
+        """Adds a device, or changes its priority. The highest priority is preferred."""
         self.core.register_device(name, priority)
 
     def program(
@@ -149,27 +176,29 @@ class Devices:
     ) -> None:
         """Replaces all devices by a bundle, as HolisticGNN's ``Program()`` does.
 
-        If anything is wrong with the new bundle, the old one stays.
+        If the new bundle is not valid, the old one stays.
 
         Args:
-            bundle: ``"octa"``: what ``cpu-scalar`` does, on all threads. ``"lsap"``: products of
-                matrices on a device of their own, all else on ``cpu-scalar``. ``"hetero"``:
-                products and all else on two devices. ``"cpu"``: one device for all. Any other name,
-                if ``base`` is given.
-            base: The bundle that a new one is made of.
-            plugins: Plug-ins that belong to it.
+            bundle: Name of the bundle:
+
+                - ``"octa"``: the kernels of ``cpu-scalar``, on all threads.
+                - ``"lsap"``: matrix products on a separate device, all else on ``cpu-scalar``.
+                - ``"hetero"``: matrix products on one device, all else on another.
+                - ``"cpu"``: one device for all operations.
+                - Any other name, if ``base`` is given.
+            base: The bundle on which the new one is based.
+            plugins: Paths of its plug-ins.
             allow: As for `load_plugin`.
-            priorities: Priorities of its devices, in place of those that they have.
-            accelerator: The simulator's configuration of it: ``rows``, ``columns``, ``lanes``,
-                ``hertz``, ``words_per_cycle``, ``timed``; if left out, ``scratchpad_bytes`` is
-                6 MiB, ``word_bits`` is 16, and rows found by an index are not waited for
-                (``gather_ns``, ``gathers_in_flight``) nor summed on the array
-                (``sums_on_array``).
-            seconds: How long the trial of each plug-in may take.
+            priorities: New priorities of its devices.
+            accelerator: The simulator's configuration of the accelerator, with the keys of
+                `AcceleratorConfig`. Defaults: ``scratchpad_bytes`` 6 MiB, ``word_bits`` 16,
+                ``gather_ns`` and ``gathers_in_flight`` 0, ``sums_on_array`` False. The other keys
+                are required.
+            seconds: Time limit of the trial of each plug-in.
 
         Raises:
-            UnsupportedArgument: There is no such bundle or device, the configuration is not valid,
-                or a graph that is served does not run on it.
+            UnsupportedArgument: The bundle or a device does not exist, the configuration is not
+                valid, or a graph in use could not run.
             PluginRefused: As for `load_plugin`.
         """
         array = None if accelerator is None else json.dumps(dict(accelerator))
@@ -179,38 +208,39 @@ class Devices:
 
     @property
     def bundle(self) -> str:
-        """The name of the bundle that is in force."""
+        """Name of the current bundle."""
         return self.core.bundle()[0]
 
     @property
-    def accelerator(self) -> dict[str, Any]:
-        """The simulator's configuration of it."""
-        return self.core.bundle()[1]
+    def accelerator(self) -> AcceleratorConfig:
+        """The simulator's configuration of the current bundle's accelerator."""
+        return cast(AcceleratorConfig, self.core.bundle()[1])
 
     @property
     def priorities(self) -> dict[str, int]:
-        """The device table."""
+        """The device table: priorities by device."""
         return dict(self.core.tables()[0])
 
     @property
     def operations(self) -> dict[str, list[str]]:
-        """The operation table: for each operation the devices that have a kernel of it."""
+        """The operation table: for each operation, the devices with a kernel for it."""
         return dict(self.core.tables()[1])
 
     def simulated(
         self, layer: str, columns: int, hidden: int, outputs: int, visits: Sequence[int]
     ) -> tuple[float, float]:
-        """Seconds that the simulated accelerator of the bundle takes for a batch.
+        """Returns the time that the simulated accelerator of the bundle takes for a batch.
 
         Args:
-            layer: ``"sage"``, ``"gcn"``, ``"gin"`` or ``"ngcf"``.
-            columns: Columns of the features.
-            hidden: Columns between the layers, of which there is one for each hop.
-            outputs: Columns of the result.
-            visits: How many nodes each hop has, the targets first.
+            layer: Kind of layer: ``"sage"``, ``"gcn"``, ``"gin"`` or ``"ngcf"``.
+            columns: Number of features.
+            hidden: Width between the layers. There is one layer per hop.
+            outputs: Width of the result.
+            visits: Number of nodes per hop, targets first.
 
         Returns:
-            For products of matrices, and for sums of rows. Rows of features are there already.
+            Seconds for matrix products, and seconds for sums of rows. They do not include reading
+            the features.
         """
         model = {
             "layer": layer,
@@ -222,60 +252,60 @@ class Devices:
         return self.core.simulated(json.dumps(model), list(visits))
 
     def serve(self, dfg: Dfg, *, fuse: bool = True) -> "Served":
-        """Makes a graph ready to run on the devices that are registered now or later.
+        """Prepares a graph to run on the devices that are registered now or later.
 
         Args:
             dfg: The graph.
-            fuse: Whether operations become one where there is an operation for both.
+            fuse: Whether to fuse operations if there is a combined operation.
 
         Raises:
-            InvalidModel: The graph is wrong.
-            UnsupportedModel: There is no kernel for an operation.
+            InvalidModel: The graph is not valid.
+            UnsupportedModel: No device has a kernel for an operation.
         """
         return Served(self.core.serve(dfg.core, fuse))
 
 
 class Served:
-    """A graph on the devices of `Devices.serve`."""
+    """A graph that runs on a table of devices, from `Devices.serve`."""
 
     def __init__(self, core: _core.Served) -> None:
         self._core = core
 
     def run(self, inputs: Mapping[str, Any], threads: int = 1) -> dict[str, NDArray[Any]]:
-        """What the graph gives, by name.
+        """Runs the graph and returns its outputs by name.
 
         Args:
-            inputs: By name, arrays of float32, int64 or bool.
-            threads: How many threads compute. The bytes do not depend on it.
+            inputs: Arrays of float32, int64 or bool, by name.
+            threads: Number of threads. The bytes of the result do not depend on it.
 
         Raises:
-            WrongInput: An input is missing, unknown or wrong, or an operation cannot be done.
-            UnsupportedArgument: An array of another dtype.
+            WrongInput: An input is missing, unknown or not valid, or an operation fails.
+            UnsupportedArgument: The dtype of an array is not supported.
         """
         return _named(self._core.run(_arrays(inputs), threads, False)[0])
 
     def profile(
         self, inputs: Mapping[str, Any], threads: int = 1
     ) -> tuple[dict[str, NDArray[Any]], list[Step]]:
-        """As `run`, with what each step cost."""
+        """Runs the graph and returns its outputs by name, and the cost of each step."""
         outputs, steps = self._core.run(_arrays(inputs), threads, True)
         return _named(outputs), [Step(*step) for step in steps]
 
 
 class OnnxRuntime:
-    """A model file in ONNX Runtime: a second opinion on what a model gives.
+    """Runs a model file in ONNX Runtime, to compare results.
 
-    The package ``onnxruntime`` brings the library, which the compiled core calls directly.
+    The package ``onnxruntime`` contains the library, which the compiled core calls directly.
 
     Args:
-        path: A model file that `neargraph.export` wrote.
-        threads: How many threads compute.
-        library: The path of ``libonnxruntime.so``; that of the package if None.
+        path: Path of a model file from `neargraph.export`.
+        threads: Number of threads.
+        library: Path of ``libonnxruntime.so``. None: the library of the package.
 
     Raises:
         MissingDependency: The package is not installed.
         UnsupportedArgument: The library is too old or cannot be loaded.
-        InvalidModel: ONNX Runtime refuses the model.
+        InvalidModel: ONNX Runtime rejects the model.
     """
 
     def __init__(
@@ -301,26 +331,26 @@ class OnnxRuntime:
         return self._core.inputs()
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
-        """What the model gives, by name.
+        """Runs the model and returns its outputs by name.
 
         Raises:
-            InvalidModel: An input is missing or unknown, or ONNX Runtime refuses it.
+            InvalidModel: An input is missing or unknown, or ONNX Runtime rejects it.
         """
         return _named(self._core.run(_arrays(inputs)))
 
 
 def sha256(path: str | os.PathLike[str]) -> str:
-    """The SHA-256 of a plug-in, for ``allow``. Look at it once, and write it down.
+    """Returns the SHA-256 of a plug-in, for ``allow``. Compute it once from a file that you trust.
 
     Raises:
-        PluginRefused: Others than its owner may write the file or its folder.
-        OSError: It cannot be read.
+        PluginRefused: Users other than its owner can write to the file or its directory.
+        OSError: The file cannot be read.
     """
     return _core.plugin_sha256(os.fspath(path))
 
 
 def include_folder() -> Path:
-    """The folder of ``ng_plugin.h``, for the compiler of a plug-in."""
+    """Returns the directory of ``ng_plugin.h``, for compiling a plug-in."""
     return Path(__file__).with_name("include")
 
 
@@ -330,12 +360,12 @@ def _checks(allow: str | Iterable[str], seconds: float) -> tuple[list[str], list
 
 
 def probe_command() -> list[str]:
-    """The program that tries a plug-in, and its arguments."""
+    """Returns the command that tries a plug-in."""
     return [sys.executable, "-I", "-S", str(Path(__file__).with_name("_plugin_probe.py"))]
 
 
 def _arrays(inputs: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
-    # NumPy makes lists of single numbers here, which are tensors without dimensions.
+    # `ascontiguousarray` turns scalars into arrays of one dimension; reshape restores them.
     arrays = {name: np.ascontiguousarray(array) for name, array in inputs.items()}
     return {name: array.reshape(np.shape(inputs[name])) for name, array in arrays.items()}
 

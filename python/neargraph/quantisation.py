@@ -1,7 +1,7 @@
-"""`ng.quantise`: a model file in fewer bits, beside the one that it was made of.
+"""`ng.quantise`: writes a model file with fewer bits per weight, and compares it with its source.
 
-What must not live here: how a graph is quantised, which the compiled core knows. The invariant: the
-file gets its name after it was compared with its source, so the numbers are those of the file.
+The quantisation itself must not live here: the compiled core does it. The invariant: the file gets
+its name after the comparison with its source, so the reported numbers are those of the file.
 """
 
 import json
@@ -23,21 +23,21 @@ from neargraph.dfg import Dfg
 from neargraph.exceptions import UnsupportedArgument
 from neargraph.units import format_bytes
 
-# Runs of each graph, of which the median is reported.
+# Number of timed runs of each graph. The median is reported.
 _TIMED_RUNS = 3
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What a model file gives on some data.
+    """Measurements of a model file on the given data.
 
     Attributes:
-        name: ``"float"`` or what it was quantised to.
-        right: How many of the evaluated nodes have their label; None without labels.
-        evaluated: How many nodes were evaluated.
-        largest_difference: From the first output of the source, in absolute terms.
+        name: ``"float"`` for the source, else the value of `to`.
+        right: Number of evaluated nodes that are classified correctly; None without labels.
+        evaluated: Number of evaluated nodes.
+        largest_difference: Largest absolute difference from the first output of the source.
         weight_bytes: Bytes of the weights in the file.
-        seconds: The median of the runs on the device ``cpu`` with one thread, without planning.
+        seconds: Median time of a run on the device ``cpu`` with one thread, without planning.
     """
 
     name: str
@@ -50,17 +50,18 @@ class Measured:
 
 @dataclass(frozen=True)
 class Quantised:
-    """A model file that was quantised.
+    """A quantised model file.
 
     Attributes:
-        path: The file or folder.
-        to: What it was quantised to.
-        narrowed: Names of the weights that are smaller now.
-        kept: By name of each weight of single precision that stays so, the reason.
-        formats: By name of a value its (bits, fraction bits); of fixed point alone.
-        runs: How often the search ran the graph.
-        losses: (single precision, fixed point) on the calibration data; None without a search.
-        measured: The source and the file, on the data that was given.
+        path: The file or directory.
+        to: The format of the weights, such as ``"int8"``.
+        narrowed: Names of the quantised weights.
+        kept: Reasons by name of the weights that stay in single precision.
+        formats: For fixed point: (bits, fraction bits) by name of a value.
+        runs: Number of times that the search ran the graph.
+        losses: Losses on the calibration data (single precision, fixed point); None without a
+            search.
+        measured: Measurements of the source and the file, if data was given.
     """
 
     path: Path
@@ -73,7 +74,7 @@ class Quantised:
     measured: tuple[Measured, ...] = ()
 
     def table(self) -> str:
-        """The comparison as a table of text."""
+        """Returns the comparison as a table of text."""
         head = ("", "nodes right", "largest difference", "bytes of weights", "time of a run")
         rows = [head, *map(_row, self.measured)]
         widths = [max(len(row[at]) for row in rows) for at in range(len(head))]
@@ -104,30 +105,34 @@ def quantise(
     rounds: int = 2,
     progress: Callable[[int, int], None] | None = None,
 ) -> Quantised:
-    """Writes a model file in fewer bits, and compares it with the one that it was made of.
+    """Writes a model file with fewer bits per weight, and compares it with its source.
 
     Args:
-        source: A model file, as `neargraph.export` writes it.
-        target: The file to write: a path that ends in ``.ngm`` becomes a zip archive, another one
-            a folder.
-        to: ``"int8"``: weights of linear layers in steps of 8 bits with a scale for each column,
-            and rows with a scale each when they are there. ``"f16"``: weights in half precision.
-            ``"fixed8"``, ``"fixed16"``, or another width from 2 to 32: fixed point, where the
-            number of fraction bits of each value is searched on `data`.
-        data: What the model is run on: a PyG ``Data``, a mapping of arrays by name, or an open
-            store, whose whole graph comes into memory. It has the inputs of the model, and may have
-            labels ``y``, ``val_mask`` and ``test_mask`` (or ids as ``val`` and ``test``). Fixed
-            point needs it: labels of the validation nodes decide among formats, so they are not a
-            test any more. Nodes of the test split are counted, or all that have labels. Without
-            labels formats are searched by the difference from single precision.
-        rounds: How often the search tries each value.
-        progress: Called with (runs so far, most runs) by the search.
+        source: Path of a model file from `neargraph.export`.
+        target: Path of the new file. With the suffix ``.ngm`` it becomes a zip archive, otherwise a
+            directory.
+        to: The format of the weights:
+
+            - ``"int8"``: weights of linear layers with 8 bits and a scale per column. Their input
+              rows are quantised at run time, with a scale per row.
+            - ``"f16"``: weights in half precision.
+            - ``"fixed8"``, ``"fixed16"``, or another width from 2 to 32: fixed point. A search on
+              `data` chooses the number of fraction bits of each value.
+        data: The data to run the model on: a PyG ``Data``, a mapping of arrays by name, or an open
+            store, whose whole graph is loaded into memory. It must have the inputs of the model. It
+            can have labels ``y``, ``val_mask`` and ``test_mask`` (or ids as ``val`` and ``test``).
+            Fixed point requires it. Labels of validation nodes select the formats, so these nodes
+            are no longer a test. Without labels, the difference from single precision selects them.
+            Measurements count the nodes of the test split, or all nodes with labels.
+        rounds: Number of times that the search tries each value.
+        progress: Function that the search calls with (runs so far, maximum number of runs).
 
     Raises:
-        InvalidModel: The source is not whole, or a weight is not finite or too large; names it.
-        UnsupportedModel: No weight can be made smaller.
-        UnsupportedArgument: `to` is unknown, or `data` lacks an input.
-        ExportFailed: Something is at the target already, or its folder does not exist.
+        InvalidModel: The source is incomplete, or a weight is not finite or too large. The message
+            names it.
+        UnsupportedModel: No weight can be quantised.
+        UnsupportedArgument: `to` is not valid, or `data` lacks an input.
+        ExportFailed: The target exists, or its parent directory does not.
 
     Example:
         >>> done = ng.quantise("sage.ngm", "sage-int8.ngm", data=data)      # doctest: +SKIP
@@ -160,7 +165,7 @@ def _narrow(
     rounds: int,
     progress: Callable[[int, int], None] | None,
 ) -> tuple[_core.Dfg, list[str], list[tuple[str, str]], dict[str, Any]]:
-    """The graph in fewer bits, names of weights, and what a search says."""
+    """Returns the quantised graph, names of weights, and the results of a search."""
     if to == "int8":
         return *_core.quantise_steps(graph), {}
     if to == "f16":
@@ -168,7 +173,8 @@ def _narrow(
     bits = re.fullmatch(r"fixed([0-9]{1,2})", to)
     if bits is None:
         raise UnsupportedArgument(
-            f"to={to!r} is not known: give 'int8', 'f16', 'fixed8', 'fixed16', or another width"
+            f"to={to!r} is not valid: expected 'int8', 'f16', or 'fixedN' with a width N, such as "
+            "'fixed16'"
         )
     if data is None:
         raise UnsupportedArgument(f"to={to!r} searches formats on data: give data=")
@@ -184,7 +190,7 @@ def _narrow(
 
 
 def _measured(graphs: dict[str, Dfg], data: Calibration) -> tuple[Measured, ...]:
-    """All graphs on the data, run in turns; the first is what the others are compared with."""
+    """Measures all graphs on the data, in turns, and compares them with the first one."""
     outputs: list[NDArray[Any]] = []
     seconds: dict[str, list[float]] = {name: [] for name in graphs}
     for _ in range(_TIMED_RUNS):

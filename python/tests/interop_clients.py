@@ -125,7 +125,7 @@ def triton(client: Any, module: Any, rows: np.ndarray, **versions: Any) -> None:
     given.set_data_from_numpy(np.int64([[1, 2, 3], [4, 5, 6]]))
     assert client.infer("sage", [given]).as_numpy("rows").shape == (3,)
     text = failed(lambda: client.infer("none", [given]))
-    assert "there is no model" in text, text
+    assert "does not exist" in text, text
 
 
 def descriptors_agree(address: str) -> None:

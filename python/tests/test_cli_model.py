@@ -220,7 +220,7 @@ def test_a_file_that_is_missing_or_changed_is_one_line(tmp_path, capsys):
     (folder / "model.safetensors").write_bytes(b"other")
     for path, words in [
         (tmp_path / "none.ngm", "does not exist: give the path of a model file"),
-        (folder, "is not the file that its manifest names: copy it again"),
+        (folder, "does not have the hash in the manifest: copy the model again"),
     ]:
         with pytest.raises(SystemExit):
             main(["model", str(path)])

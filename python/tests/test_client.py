@@ -78,7 +78,7 @@ def test_a_model_file_is_sent_along_with_a_request(served, client, wanted):
     assert client.analyze(path, IDS).result(timeout=60).tobytes() == wanted.tobytes()
     assert [model["version"] for model in client.models()] == before
     for asked in ({"fanouts": [1, 1]}, {"output": "out"}):
-        with pytest.raises(ng.UnsupportedArgument, match="as it was registered"):
+        with pytest.raises(ng.UnsupportedArgument, match="with which it was registered"):
             client.run("mean", IDS, **asked)
 
 

@@ -249,7 +249,7 @@ def test_columns_are_cut_into_pieces_of_one_arrow_stream():
         assert again.equals(table)
     for wrong, said in (
         ({"x": rows, "y": [1]}, "differ in length"),
-        ({"x": ["a"]}, "not numbers"),
+        ({"x": ["a"]}, "expected numbers"),
         ({"x": 3}, "single number"),
         ([1, 2], "a mapping"),
     ):

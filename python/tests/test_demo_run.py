@@ -186,7 +186,7 @@ def test_a_disk_without_room_is_refused_before_anything_is_written(tmp_path, mon
     monkeypatch.setattr(run, "recipe_of", small)
     full = run.shutil.disk_usage(tmp_path)._replace(free=1_000_000)
     monkeypatch.setattr(run.shutil, "disk_usage", lambda _: full)
-    with pytest.raises(NeargraphError, match=r"1 MB of the disk are free.*needs 98\.3 MB"):
+    with pytest.raises(NeargraphError, match=r"the disk has 1 MB free.*needs 98\.3 MB"):
         run.run_demo(DemoSettings(tmp_path))
     assert not list(tmp_path.iterdir())
 
@@ -195,8 +195,8 @@ def test_a_disk_without_room_is_refused_before_anything_is_written(tmp_path, mon
     ("option", "value", "said"),
     [
         ("--memory", "much", "error: 'much'"),
-        ("--epochs", "0", "error: --epochs is 0; use 1 or more"),
-        ("--seed", "-1", "error: --seed is -1; use 0 or more"),
+        ("--epochs", "0", "error: --epochs 0 is out of range: use 1 or more"),
+        ("--seed", "-1", "error: --seed -1 is out of range: use 0 or more"),
     ],
 )
 def test_an_option_that_cannot_be_is_refused_before_anything_is_written(

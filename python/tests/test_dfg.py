@@ -81,10 +81,10 @@ def test_files_that_are_not_those_of_the_manifest_are_refused(tmp_path):
     refused(write(tmp_path / "a"), "not an ONNX file")
     changed = write(tmp_path / "b")
     (changed / "model.safetensors").write_bytes(b"other")
-    refused(changed, "model.safetensors is not the file that its manifest names")
+    refused(changed, "model.safetensors does not have the hash in the manifest")
     newer = {"format": "neargraph model", "version": 2, "files": dict.fromkeys(FILES, "")}
-    refused(write(tmp_path / "c", manifest=newer), "of version 2; this program reads")
-    refused(write(tmp_path / "d", manifest=[1]), "manifest.json is not a manifest")
+    refused(write(tmp_path / "c", manifest=newer), "version 2: expected")
+    refused(write(tmp_path / "d", manifest=[1]), "manifest.json is not a valid manifest")
     linked = write(tmp_path / "e")
     (linked / "model.onnx").unlink()
     (linked / "model.onnx").symlink_to(tmp_path / "a" / "model.onnx")
@@ -110,16 +110,16 @@ def test_archives_that_exports_do_not_write_are_refused(tmp_path):
     for path, words in [
         (archive("whole.ngm", names), "not an ONNX file"),
         (archive("packed.ngm", names, zipfile.ZIP_DEFLATED), "is compressed"),
-        (archive("less.ngm", FILES), "has model.onnx, model.safetensors, not just"),
+        (archive("less.ngm", FILES), "contains model.onnx, model.safetensors: expected"),
     ]:
         with pytest.raises(InvalidModel, match=words):
             ng.Dfg.open(path)
     (tmp_path / "text.ngm").write_text("hello")
-    with pytest.raises(InvalidModel, match="not a folder or zip archive"):
+    with pytest.raises(InvalidModel, match="not a valid model directory or archive"):
         ng.Dfg.open(tmp_path / "text.ngm")
     cut = (tmp_path / "whole.ngm").read_bytes()[:-30]
     (tmp_path / "cut.ngm").write_bytes(cut)
-    with pytest.raises(InvalidModel, match="not a folder or zip archive"):
+    with pytest.raises(InvalidModel, match="not a valid model directory or archive"):
         ng.Dfg.open(tmp_path / "cut.ngm")
 
 
@@ -150,15 +150,15 @@ def allocated(path, words):
 def test_a_file_that_is_too_large_is_refused_before_it_is_read(name, size, tmp_path):
     folder = write(tmp_path / "large")
     sparse(folder / name, size)
-    assert allocated(folder, f"{name} has {size:,} bytes; at most") < 2**20
+    assert allocated(folder, f"{name} has {size:,} bytes: the maximum") < 2**20
 
 
 def test_archives_say_no_size_that_is_believed(tmp_path):
-    assert allocated(sparse(tmp_path / "large.ngm", 2**41), "bytes; at most") < 2**20
+    assert allocated(sparse(tmp_path / "large.ngm", 2**41), "bytes: the maximum") < 2**20
     # The last 22 bytes of an archive say how long its directory is, and where it begins.
     end = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 3, 3, 2**30, 0, 0)
     directory = sparse(tmp_path / "directory.ngm", 2**30 + 22, end)
-    assert allocated(directory, "its directory is too large") < 2**20
+    assert allocated(directory, "its central directory is too large") < 2**20
     folder = write(tmp_path / "a")
     with zipfile.ZipFile(tmp_path / "whole.ngm", "w") as made:
         for one in (*FILES, "manifest.json"):

@@ -177,9 +177,9 @@ def test_a_saved_graph_opens_as_itself(name, tmp_path):
     third = ng.Dfg.open(tmp_path / "again.ngm")
     assert third.text() == again.text()
     assert third.info() == again.info()
-    with pytest.raises(ExportFailed, match="exists already"):
+    with pytest.raises(ExportFailed, match="already exists"):
         dfg.save(tmp_path / name)
-    with pytest.raises(ExportFailed, match="is not a folder"):
+    with pytest.raises(ExportFailed, match="is not a directory"):
         dfg.save(tmp_path / "nowhere" / "x.ngm")
 
 
@@ -225,14 +225,14 @@ def test_what_cannot_be_built_names_the_node(build, words):
 @pytest.mark.parametrize(
     ("build", "words"),
     [
-        (lambda d, x: d.create_op("Exp", values()[1]), "node of Exp: .* is of another graph"),
-        (lambda d, x: d.create_out("y", "x"), "output 'y': 'x' is of str"),
+        (lambda d, x: d.create_op("Exp", values()[1]), "node of Exp: .* belongs to another graph"),
+        (lambda d, x: d.create_out("y", "x"), "output 'y': 'x' has type str"),
         (lambda d, x: d.create_op("Exp", x, axis=None), "attribute axis of Exp is None"),
         (lambda d, x: d.create_in("z", "f32"), "input 'z': give both dtype and shape"),
         (lambda d, x: d.create_in("z", "f16", [1]), 'input "z" has dtype f16; expected f32'),
         (lambda d, x: d.create_in("z", "f32", [-1]), 'input "z" has the negative length -1'),
-        (lambda d, x: d.create_weight("w", np.zeros(2)), "weight 'w' is of float64"),
-        (lambda d, x: d.create_weight("w", ["a"]), "weight 'w' is of <U1"),
+        (lambda d, x: d.create_weight("w", np.zeros(2)), "weight 'w' has dtype float64"),
+        (lambda d, x: d.create_weight("w", ["a"]), "weight 'w' has dtype <U1"),
     ],
 )
 def test_arguments_of_another_kind_are_refused(build, words):

@@ -19,7 +19,6 @@ SECONDS_MAX = 500
 PAGES = ["README.md", *sorted(str(p.relative_to(ROOT)) for p in (ROOT / "docs").rglob("*.md"))]
 # Pages whose blocks do not run yet. Convert one, and remove it here.
 NOT_YET = [
-    "docs/how-to/datasets.md",
 ]
 
 

@@ -203,13 +203,13 @@ def test_an_expansion_needs_less_memory_than_its_rows_have(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({}, "needs a factor or a seed"),
-        ({"factor": 0}, "give a factor of 1 to"),
-        ({"factor": 5000}, "give a factor of 1 to"),
-        ({"factor": 4, "density": 5}, "a density of 1 up to the factor"),
-        ({"factor": 4, "density": float("nan")}, "a density of 1 up to the factor"),
-        ({"factor": 4, "seed": SEED}, "but the seed has 3 nodes"),
-        ({"density": 2, "seed": SEED}, "density is for a seed that is made"),
+        ({}, "needs factor= or seed="),
+        ({"factor": 0}, "use a factor of 1 to"),
+        ({"factor": 5000}, "use a factor of 1 to"),
+        ({"factor": 4, "density": 5}, "a density of 1 to the factor"),
+        ({"factor": 4, "density": float("nan")}, "a density of 1 to the factor"),
+        ({"factor": 4, "seed": SEED}, "does not match the 3 nodes of the seed"),
+        ({"density": 2, "seed": SEED}, "density= has no effect on a given seed"),
     ],
 )
 def test_arguments_that_do_not_fit_are_refused(arguments, words, tmp_path):
@@ -225,12 +225,12 @@ def test_arguments_that_do_not_fit_are_refused(arguments, words, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((0, [0], [0]), "a seed of 0 nodes"),
-        ((2, [0], [2]), "an end that is not 0 to 1"),
-        ((2, [-1], [0]), "an end that is not 0 to 1"),
-        ((2, [], []), "not two lists of integers|has no edge"),
-        ((2, [0, 1], [0]), "not two ends"),
-        ((2, [0.5], [0]), "not two lists of integers"),
+        ((0, [0], [0]), "num_nodes=0 is out of range"),
+        ((2, [0], [2]), "an end outside 0 to 1"),
+        ((2, [-1], [0]), "an end outside 0 to 1"),
+        ((2, [], []), "two lists of integers|lengths of at least 1"),
+        ((2, [0, 1], [0]), "equal lengths"),
+        ((2, [0.5], [0]), "two lists of integers"),
     ],
 )
 def test_seeds_that_are_no_graph_are_refused(arguments, words):

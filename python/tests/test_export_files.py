@@ -127,10 +127,10 @@ def _evaluated(name):
 def test_something_at_the_path_is_left_as_it_is(tmp_path):
     model, example = sage()
     (tmp_path / "sage.ngm").write_text("mine")
-    with pytest.raises(ng.ExportFailed, match="exists already"):
+    with pytest.raises(ng.ExportFailed, match="already exists"):
         ng.export(model, example, tmp_path / "sage.ngm")
     assert (tmp_path / "sage.ngm").read_text() == "mine"
-    with pytest.raises(ng.ExportFailed, match="is not a folder"):
+    with pytest.raises(ng.ExportFailed, match="is not a directory"):
         ng.export(model, example, tmp_path / "none" / "sage.ngm")
     assert os.listdir(tmp_path) == ["sage.ngm"]
 

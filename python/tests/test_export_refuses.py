@@ -90,7 +90,7 @@ def test_aggregations_that_pad_or_sort_are_refused_by_name(aggr, text, tmp_path)
             (torch.arange(NODES) // 8,),
             r"_scatter\.py:\d+ \(dim_size = int\(index\.max.*test_export_refuses\.py:\d+",
         ),
-        (Counts(), (3,), r"the model works only for times=3.*module around the model"),
+        (Counts(), (3,), r"the model works only for times=3.*module that sets this argument"),
         (Singular(), (), r"svd.*test_export_refuses\.py.*svdvals"),
         (Noisy(), (), r"the traced program differs from the model by .* shapes \[37, 16\]"),
     ],
@@ -116,7 +116,7 @@ def test_weights_that_are_no_numbers_are_refused_by_name(value, tmp_path):
     model, example = two(gnn.SAGEConv, 16)
     with torch.no_grad():
         model.second.lin_l.weight[0, 0] = value
-    refused(model.eval(), example, tmp_path, r"second\.lin_l\.weight holds NaN or infinite values")
+    refused(model.eval(), example, tmp_path, r"second\.lin_l\.weight has NaN or infinite values")
 
 
 def test_a_filled_cache_is_refused_and_an_empty_one_is_not(tmp_path):

@@ -121,7 +121,7 @@ CASES = {
         text("%%MatrixMarket matrix coordinate real general\n3 3 1\n1 2 0.5\n"),
         "is a Matrix Market file",
     ),
-    "ids that are floats": (text("0 1\n1.0 2\n"), "must be a whole number"),
+    "ids that are floats": (text("0 1\n1.0 2\n"), "is not a whole number"),
     "ids that are negative": (text("0 1\n-1 2\n"), "is negative"),
     "a time that is a fraction": (
         text("src,dst,time\n0,1,0.5\n"),

@@ -243,7 +243,7 @@ def test_results_are_written_whole_to_the_file_that_is_asked_for(gat, tmp_path):
         assert not inference.folder.exists()
         assert done[0][:2] == (0, 3)
         assert done[-1] == (2, 3, NODES, NODES)
-        with pytest.raises(UnsupportedArgument, match=r"is a \.npy or \.parquet file"):
+        with pytest.raises(UnsupportedArgument, match=r"expected a \.npy or \.parquet file"):
             inference.run(tmp_path / "h.txt")
         parquet = pytest.importorskip("pyarrow.parquet")
         inference.run(tmp_path / "h.parquet")

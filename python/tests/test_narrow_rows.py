@@ -120,9 +120,9 @@ def test_each_node_type_with_floats_is_narrowed_and_nothing_else(tmp_path):
 @pytest.mark.parametrize(
     ("value", "x_dtype", "message"),
     [
-        (float("nan"), "i8", r"row 7, column 2 is NaN, which int8 cannot hold"),
+        (float("nan"), "i8", r"row 7, column 2 is NaN, which int8 cannot represent"),
         (float("inf"), "i8", r"row 7, column 2 is inf"),
-        (7e4, "f16", r"row 7, column 2 is 70000, which its dtype cannot hold"),
+        (7e4, "f16", r"row 7, column 2 is 70000, which its dtype cannot represent"),
     ],
 )
 def test_values_that_do_not_fit_are_refused_by_row_and_column(tmp_path, value, x_dtype, message):

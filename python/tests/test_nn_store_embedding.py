@@ -197,9 +197,9 @@ def test_a_checkpoint_that_cannot_be_gone_back_to_is_refused(store, tmp_path):
     train_store(emb, 6, 9)
     emb.flush()
     before = columns(store, "adagrad")
-    with pytest.raises(StateMismatch, match=r"go back to step 6, .* is of step 3; use the newest"):
+    with pytest.raises(StateMismatch, match=r"restored to step 6, .* is of step 3; use the newest"):
         emb.load_state_dict(first)
-    with pytest.raises(StateMismatch, match="optimizer='adagrad', this one has 'sgd'"):
+    with pytest.raises(StateMismatch, match="optimizer='adagrad', but this one has 'sgd'"):
         StoreEmbedding(store, DIM, "node", optimizer="sgd").load_state_dict(first)
     with pytest.raises(StateMismatch, match="an older copy of the store"):
         emb.load_state_dict({**second, "lsn": store.lsn + 1})
@@ -211,7 +211,7 @@ def test_a_checkpoint_that_cannot_be_gone_back_to_is_refused(store, tmp_path):
     assert emb.load_state_dict(state) == 0
     train_store(emb, 3, 6)
     emb.flush()
-    with pytest.raises(StateMismatch, match=r"up to step 6, .* undo=False keeps no way back"):
+    with pytest.raises(StateMismatch, match=r"up to step 6, .* undo=False keeps no undo rows"):
         emb.load_state_dict(state)
 
 

@@ -111,7 +111,7 @@ def test_what_the_table_does_not_have_is_refused_with_what_it_has(stores):
     plain, shop = stores["homogeneous"].schema, stores["bipartite"].schema
     typed = stores["heterogeneous"].schema
     for error, message, call in [
-        (NameNotFound, "no model 'sages'; there are sage, sage-max", lambda: spec_of("sages")),
+        (NameNotFound, "no model 'sages': expected one of sage, s", lambda: spec_of("sages")),
         (
             UnsupportedArgument,
             "no setting 'heads'; it has hidden_channels, num_layers",
@@ -119,13 +119,13 @@ def test_what_the_table_does_not_have_is_refused_with_what_it_has(stores):
         ),
         (
             UnsupportedArgument,
-            "width 6 with these settings, and out_channels is 3",
+            "width 6 with these settings, but out_channels is 3",
             lambda: build("lightgcn", shop, 3),
         ),
         (UnsupportedArgument, "give out_channels=198", lambda: build("ngcf", shop, 3)),
         (
             UnsupportedArgument,
-            "in_channels by type, and there is one type",
+            "in_channels is a mapping, but there is only one node type",
             lambda: build("gcn", plain, 3, in_channels={"node": 3}),
         ),
         (

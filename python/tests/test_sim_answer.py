@@ -193,7 +193,7 @@ def test_a_graph_known_by_its_counts_has_a_modelled_loader(trace):
     assert found.seconds == found.on_host(HOST)
     assert found.targets == 128
     bare = ng.sim.Trace(trace.core, {k: v for k, v in trace.about.items() if k != "num_nodes"})
-    with pytest.raises(UnsupportedArgument, match="does not say how large its graph is"):
+    with pytest.raises(UnsupportedArgument, match="does not have the size of its graph"):
         ng.sim.what_would_it_buy(bare, HOST)
 
 
@@ -270,7 +270,7 @@ def test_the_loader_of_a_store_is_run_and_watched(homo):
         homo, HOST, **SHAPE, repeats=1, platforms=["BG-2"], watched=watched(10), input_nodes=ids
     )
     assert some.runs.details[0]["batches"][0]["targets"] == 4
-    with pytest.raises(UnsupportedArgument, match="open the store with memory="):
+    with pytest.raises(UnsupportedArgument, match="memory= applies only to a trace"):
         ng.sim.what_would_it_buy(homo, HOST, memory="1GB")
     with pytest.raises(UnsupportedArgument, match="repeats is 0; use a whole number"):
         ng.sim.what_would_it_buy(homo, HOST, repeats=0)

@@ -37,8 +37,8 @@ COMMANDS = [
     ([*PPI, "--seed", "-1"], "seed is -1"),
     ([*PPI, "--seed", str(2**64)], "seed is"),
     ([*PPI, "--sweep", "channels"], "is not valid: expected e.g."),
-    ([*PPI, "--sweep", "flash.wings=1"], "no 'flash.wings'"),
-    ([*PPI, "--sweep", "hertz=1e9"], "may be"),
+    ([*PPI, "--sweep", "flash.wings=1"], "'flash.wings' is not a constant"),
+    ([*PPI, "--sweep", "hertz=1e9"], "is ambiguous"),
     ([*PPI, "--sweep", "channels=4,many"], "'many'"),
     ([*PPI, "--sweep", "channels=0,4"], "flash.channels is 0; use"),
     ([*PPI, "--sweep", "channels="], "is not valid: expected e.g."),
@@ -62,7 +62,7 @@ COMMANDS = [
     ([*PPI, "--ablation", "--mode", "paper"], "--ablation needs --mode detailed"),
     ([*PPI, "--tensor", "x"], "need a store"),
     ([*PPI, "--row-bytes", "64"], "need a store"),
-    ([*PPI, "--host", "nowhere"], "no directory"),
+    ([*PPI, "--host", "nowhere"], "is not a directory"),
     ([*PPI, "--host", ".", "--sweep", "channels=4"], "cannot be combined with --sweep"),
     ([*PPI, "--host", ".", "--seeds", "train"], "need a store"),
     ([*PPI, "--host", ".", "--repeats", "0"], "repeats is 0"),
@@ -70,7 +70,7 @@ COMMANDS = [
     ([*PPI, "--host", ".", "--watch", "5"], "need a store"),
     ([*PPI, "--memory", "1GB"], "--memory: only valid with --host"),
     ([*PPI, "--repeats", "3"], "--repeats: only valid with --host"),
-    ([*PPI, "--out", __file__], "no report can be written"),
+    ([*PPI, "--out", __file__], "cannot write the report"),
 ]
 
 

@@ -130,7 +130,7 @@ def test_energy_is_stacked_to_the_joules_of_a_target_each_part_in_its_colour(run
     (axes,) = plots.energy(runs).axes
     tops = [bar.get_y() + bar.get_height() for bar in axes.patches]
     assert tops[-8:] == pytest.approx(1e6 / runs["targets_per_joule"])
-    assert axes.get_ylabel() == "uJ a target"
+    assert axes.get_ylabel() == "uJ per target"
     colours = [bar.get_facecolor() for bar in axes.patches[::8]]
     assert len(colours) == len(set(colours)) == 9
 
@@ -248,7 +248,7 @@ def test_mode_paper_names_what_it_leaves_out_beside_what_no_mode_has(one, about,
 def test_a_folder_that_is_a_file_is_refused(one, about, tmp_path):
     file = tmp_path / "file"
     file.write_text("kept")
-    with pytest.raises(UnsupportedArgument, match=r"no report can be written .* another folder"):
+    with pytest.raises(UnsupportedArgument, match=r"cannot write the report .* another folder"):
         ng.sim.write_report(file, one, **about)
     assert file.read_text() == "kept"
 
@@ -300,7 +300,7 @@ def test_an_ablation_leaves_out_one_cost_at_a_time():
     assert gains["BG-2"] == 1.0
     assert gains["BG-DGSP"] > 1.5
     assert sorted(ranking(found, "all")) == sorted(ng.sim.PLATFORMS)
-    with pytest.raises(UnsupportedArgument, match="a trace or the name"):
+    with pytest.raises(UnsupportedArgument, match="expected a trace or dataset="):
         ng.sim.ablation()
 
 
@@ -371,7 +371,7 @@ def test_the_command_writes_the_report_and_compares_with_a_host(tmp_path, capsys
         (["--host", "x", "--sweep", "workers=1"], "--host cannot be combined with --sweep"),
         (["--host", "x", "--dataset", "ppi,amazon"], "one graph"),
         (["--preset", "apu"], "'apu' is not one of"),
-        (["--out", __file__], "no report can be written"),
+        (["--out", __file__], "cannot write the report"),
     ]:
         code, _, err = run(*small, *more, capsys=capsys)
         assert code != 0

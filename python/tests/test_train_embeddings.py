@@ -82,7 +82,7 @@ def test_lightgcn_learns_what_users_buy_from_edges_alone(whole):
     assert result.num_parameters == 0
     assert result.test["roc-auc"] > 0.8
     assert result.losses[-1] < result.losses[0] / 1.2
-    assert any("learned in 'emb' of the store" in note for note in result.notes)
+    assert any("in 'emb' of the store" in note for note in result.notes)
     assert rows["user"].shape == (240, 16)
 
 
@@ -147,7 +147,7 @@ def test_rows_of_a_run_that_went_on_elsewhere_are_not_measured(whole, tmp_path):
     with ng.open(moved, memory="64MB") as store:
         last = tmp_path / "run" / "states" / "last.pt"
         fit(store, TrainConfig.of({**LIGHT.plain(), "epochs": 4}), state=last)
-    with pytest.raises(ng.StateMismatch, match="go on with its run first"):
+    with pytest.raises(ng.StateMismatch, match="resume its run first"):
         evaluate(whole[0], store=moved)
 
 
@@ -156,7 +156,7 @@ def test_a_new_run_does_not_begin_with_rows_of_another_one(path):
     with ng.open(path, memory="64MB") as store:
         first = fit(store, small)
         before = store.lsn
-        with pytest.raises(ng.UnsupportedArgument, match="whose rows this run did not make"):
+        with pytest.raises(ng.UnsupportedArgument, match="or parts of it, from another run"):
             fit(store, small)
         assert store.lsn == before
         other = TrainConfig.of({**small.plain(), "embedding_name": "emb2"})
@@ -262,8 +262,11 @@ def test_types_with_features_read_them_and_the_others_learn(tmp_path):
         ({"patience": 2}, "give test_on='last'"),
         ({"lr": 0.01}, "learned rows have embedding_lr"),
         ({"clip": 1.0}, "learned rows have embedding_lr"),
-        ({"hidden": 32}, "is for models with hidden layers"),
-        ({"embedding": 0, "embedding_lr": None, "embedding_name": "a"}, "is for learned rows"),
+        ({"hidden": 32}, "applies only to models with hidden layers"),
+        (
+            {"embedding": 0, "embedding_lr": None, "embedding_name": "a"},
+            "applies only to learned rows",
+        ),
     ],
 )
 def test_settings_without_effect_are_refused_and_nothing_is_written(path, settings, message):

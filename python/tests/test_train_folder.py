@@ -183,7 +183,7 @@ def test_two_writers_of_one_folder_are_refused(path, tmp_path):
 
     def second(phase, step, steps, value):
         if not refused:
-            with pytest.raises(ng.StoreBusy, match="another process goes on") as caught:
+            with pytest.raises(ng.StoreBusy, match="another process executes") as caught:
                 resume(out)
             refused.append(str(caught.value))
 
@@ -303,7 +303,7 @@ def test_resuming_takes_no_other_settings(whole, capsys):
     assert "--lr has no effect" in err
     code, _, err = command("evaluate", whole[0].parent, capsys=capsys)
     assert code == 2
-    assert "not the folder of a run" in err
+    assert "not the directory of a run" in err
 
 
 def test_training_ends_early_where_nothing_gets_better(path, tmp_path):
@@ -326,9 +326,7 @@ def test_a_run_without_a_validation_says_which_settings_that_makes_vain(path):
     config = TrainConfig(fanouts=(2,), hidden=8, epochs=1, val_every=2, patience=3)
     with ng.open(path, memory="64MB") as store:
         result = fit(store, config)
-    said = (
-        "no validation: val_every=2 is more than epochs=1, which leaves patience=3 without effect"
-    )
+    said = "no validation: val_every=2 is larger than epochs=1, so patience=3 has no effect"
     assert said in result.notes
 
 
@@ -388,12 +386,12 @@ def test_resuming_takes_another_memory_and_back_end_and_records_them(path, tmp_p
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--holdout", "5,5"], "--holdout 5,5 is for the tasks link and graph"),
+        (["--holdout", "5,5"], "--holdout 5,5 applies only to the tasks link and graph"),
         (["--lr", 0], "--lr is 0.0; use a rate above 0"),
         (["--fanouts", 0], "--fanouts are [0]; use counts"),
         (["--task", "link", "--loss", "bpr"], "--loss bpr compares a link with negatives of its"),
         (["--model", "temporal", "--task", "link", "--temporal", "off"], "use --temporal last or"),
-        (["--sampler", "saint-node", "--coverage", 3], "by which --coverage 3 counts edges"),
+        (["--sampler", "saint-node", "--coverage", 3], "with which --coverage 3 counts edges"),
         (["--val-after", 3, "--task", "link"], "--val-after is given without --test-after"),
         (["--objective", "multi-label"], "use --objective regression or --objective single-label"),
         (["--split-index", 3], "--split-index 3 is not one of 'node', which has 0"),

@@ -105,12 +105,12 @@ def test_statistics_of_batches_are_part_of_a_checkpoint(plain, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"heads": 2}, "heads=2 is for the models gat, hetero-gat, temporal"),
-        ({"model": "gin", "attention_dropout": 0.1}, "is for the models gat, hetero-gat;"),
-        ({"pool": "sum"}, "pool='sum' is for the task graph"),
+        ({"heads": 2}, "heads=2 applies only to the models gat, hetero-gat, temporal"),
+        ({"model": "gin", "attention_dropout": 0.1}, "applies only to the models gat, hetero-gat;"),
+        ({"pool": "sum"}, "pool='sum' applies only to the task graph"),
         (
             {"task": "graph", "fanouts": (-1,), "holdout": (5.0, 5.0)},
-            "is for stores without a split",
+            "applies only to stores without a split",
         ),
         ({"norm": "batch", "fanouts": (4,)}, "with a hidden layer: give several fanouts"),
     ],
@@ -123,7 +123,7 @@ def test_a_setting_that_would_be_ignored_is_refused(plain, settings, message):
 @pytest.mark.parametrize("setting", [{"heads": 2}, {"norm": "batch"}, {"attention_dropout": 0.5}])
 def test_hetero_sage_takes_none_of_them(typed, setting):
     (name,) = setting
-    with pytest.raises(ng.UnsupportedArgument, match=f"{name}=.* is for the models "):
+    with pytest.raises(ng.UnsupportedArgument, match=f"{name}=.* applies only to the models "):
         trained(typed, model="hetero-sage", **setting)
 
 
@@ -131,7 +131,7 @@ def test_hetero_sage_takes_none_of_them(typed, setting):
     ("settings", "message"),
     [
         ({"heads": 0}, "heads is 0; use 1 or more"),
-        ({"attention_dropout": 1.0}, "attention_dropout is 1.0; use a share"),
+        ({"attention_dropout": 1.0}, "attention_dropout is 1.0; use 0 or more"),
         ({"norm": "layer"}, "norm is 'layer'; use none, batch"),
         ({"pool": "median"}, "pool is 'median'; use mean, sum, max"),
     ],

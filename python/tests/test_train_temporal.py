@@ -109,10 +109,10 @@ def test_a_batch_with_a_later_edge_is_refused_by_its_number(path, phase):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"model": "temporal", "temporal": "off"}, "which sees only the past"),
+        ({"model": "temporal", "temporal": "off"}, "because it sees only the past"),
         ({"temporal": "last", "val_after": None, "test_after": None}, "give test_after"),
-        ({"temporal": "last", "model": "gcn"}, "tell of the future"),
-        ({"model": "temporal", "task": "graph"}, "not trained for the task graph"),
+        ({"temporal": "last", "model": "gcn"}, "include the future"),
+        ({"model": "temporal", "task": "graph"}, "does not support the task graph"),
     ],
 )
 def test_what_would_see_the_future_is_refused(path, settings, message):
@@ -162,6 +162,6 @@ def test_a_type_without_times_that_could_hold_the_links_is_refused(tmp_path, oth
 def test_nodes_have_no_time_to_ask_about(path):
     with (
         ng.open(path, memory="64MB") as store,
-        pytest.raises(ng.UnsupportedArgument, match="not trained for the task node"),
+        pytest.raises(ng.UnsupportedArgument, match="does not support the task node"),
     ):
         fit(store, TrainConfig(model="temporal"))

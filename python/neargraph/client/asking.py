@@ -1,10 +1,10 @@
-"""What is asked of models and graphs: rows, scores, neighbours, jobs, mini-batches."""
+"""Requests that read: rows, scores, neighbours, jobs, mini-batches, and lists of what is served."""
 
 import json
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,38 +14,40 @@ from neargraph.client import results
 from neargraph.client.batches import Batches, ReceivedBatch
 from neargraph.client.calls import call, listed
 from neargraph.client.modes import Opening, Request, Steps, job_method, method, stream
+from neargraph.client.reports import DeviceList, ServedGraph, ServedModel, ServerInfo
 from neargraph.client.results import Answer, JobState, NeighborLists, job_state
 from neargraph.exceptions import UnsupportedArgument
 from neargraph.loader.ranks import Ranks, RanksLike
 
 
 def ids_of(given: Any) -> NDArray[np.int64]:
-    """Ids as the core takes them."""
+    """Returns ids as the core takes them."""
     array = np.asarray(given)
     if array.ndim != 1 or not (array.size == 0 or np.issubdtype(array.dtype, np.integer)):
         raise UnsupportedArgument(
-            f"ids are integers of shape [n], got {array.dtype} of shape {list(array.shape)}"
+            f"ids have dtype {array.dtype} and shape {list(array.shape)}: expected integers of "
+            "shape [n]"
         )
     return np.ascontiguousarray(array, dtype=np.int64)
 
 
 def _targets(nodes: Any, edges: Any, graph_ids: Any) -> tuple[str, Any, Any]:
-    """The kind of targets, ids and other ids."""
+    """Returns the kind of the targets, their ids, and for pairs the ids of the second ends."""
     given = {"nodes": nodes, "edges": edges, "graphs": graph_ids}
     named = [kind for kind, ids in given.items() if ids is not None]
     if len(named) != 1:
-        raise UnsupportedArgument("give nodes, edges= or graph_ids=: one of them")
+        raise UnsupportedArgument("give exactly one of nodes, edges= and graph_ids=")
     kind = named[0]
     if kind != "edges":
         return kind, ids_of(given[kind]), np.empty(0, np.int64)
     pairs = np.asarray(edges)
     if pairs.ndim != 2 or pairs.shape[0] != 2:
-        raise UnsupportedArgument(f"edges have shape [2, n], got {list(pairs.shape)}")
+        raise UnsupportedArgument(f"edges has shape {list(pairs.shape)}: expected [2, n]")
     return kind, ids_of(pairs[0]), ids_of(pairs[1])
 
 
 def files_of(path: str | os.PathLike[str]) -> tuple[bytes, bytes, bytes]:
-    """The files of a model, as they are sent."""
+    """Returns the contents of the files of a model."""
     parts, manifest = read_with_manifest(Path(path))
     return parts[MODEL], parts[WEIGHTS], manifest
 
@@ -53,19 +55,19 @@ def files_of(path: str | os.PathLike[str]) -> tuple[bytes, bytes, bytes]:
 def _model(
     model: str | os.PathLike[str], fanouts: Sequence[int] | None, output: str
 ) -> tuple[str, tuple[bytes, bytes, bytes] | None, list[int], str]:
-    """Which model is asked, and how: one that is registered, or one that is sent along."""
+    """Returns a registered model by name, or the files and settings of a model to send."""
     if not isinstance(model, str):
         return "", files_of(model), list(fanouts or []), output
     if fanouts or output:
         raise UnsupportedArgument(
-            "a registered model is asked as it was registered; leave fanouts= and output= out, or "
-            "give the Path of a model file, which is sent along"
+            "a registered model keeps the settings with which it was registered; leave fanouts= "
+            "and output= out, or give the Path of a model file to send with the request"
         )
     return model, None, [], ""
 
 
 class Asking:
-    """Methods that read."""
+    """Methods that read from the server."""
 
     @method
     def answer(
@@ -83,7 +85,7 @@ class Asking:
         fanouts: Sequence[int] | None = None,
         output: str = "",
     ) -> Steps[Answer]:
-        """As `run`, with the snapshot that the rows are of, the version of the model, and times.
+        """Returns the rows of `run` with their snapshot, the model's version and the times.
 
         Example:
             >>> client.answer("sage", [17]).snapshot.commit  # doctest: +SKIP
@@ -96,29 +98,31 @@ class Asking:
 
     run = answer.then(
         lambda answer: answer.rows,
-        """What a model gives for nodes, pairs of nodes, or graphs.
+        """Computes the output of a model for nodes, pairs of nodes, or graphs.
+
+        Give exactly one of `nodes`, `edges` and `graph_ids`.
 
         Args:
-            model: A name, an alias, or "name@version"; or the `Path` of a model file of this
-                machine, which is sent along and not registered. That needs the right "write".
-            nodes: Ids, [n]; they may repeat.
-            edges: Ids, [2, n]: row 0 the sources, row 1 the destinations.
+            model: A name, an alias, or "name@version". Or the `Path` of a local model file, which
+                is sent with the request and not registered; this needs the right "write".
+            nodes: Node ids, [n]. Ids may repeat.
+            edges: Node ids, [2, n]: sources in row 0, destinations in row 1.
             graph_ids: Numbers of graphs, [n].
-            graph: The only graph of the server if empty.
-            target_type: Type of the nodes or edges; the only one if empty.
-            seed: Of the draws of neighbours. Equal seeds give equal bytes.
-            at_snapshot: A commit that is pinned; None is the newest.
-            max_lag_commits: Rows may be of a snapshot that is this many commits older.
-            fanouts: Of a model that is sent along: neighbours by hop in place of those of its file.
-            output: Of a model that is sent along: the output that answers, where it has several.
+            graph: Name of the graph. May be empty if the server has one graph.
+            target_type: Node type or edge type of the targets. May be empty if there is one.
+            seed: Random seed of the sampling. Equal seeds give equal bytes.
+            at_snapshot: Number of a pinned commit. None: the newest commit.
+            max_lag_commits: Maximum number of commits by which the rows may be out of date.
+            fanouts: For a model file that is sent: neighbours per hop. None: those of the file.
+            output: For a model file that is sent: name of the output. May be empty if there is one.
 
         Returns:
-            [n, ...]: a row for each target, in an array of its own.
+            A new array [n, ...] with one row for each target.
 
         Raises:
-            NodeOutOfRange: Some ids are not in the graph.
-            NotFound: There is no such graph or model; the message names those that there are.
-            RequestFailed: Any other error; `code`, `reason`, `field` and `remedy` say more.
+            NodeOutOfRange: An id is not in the graph.
+            NotFound: The graph or model does not exist; the message lists those that do.
+            RequestFailed: Any other error; see `code`, `reason`, `field` and `remedy`.
 
         Example:
             >>> client.run("sage", [17, 4, 17]).argmax(axis=1)  # doctest: +SKIP
@@ -144,16 +148,18 @@ class Asking:
         output: str = "",
         keep_seconds: int = 0,
     ) -> Steps[str]:
-        """Starts a job with the arguments of `run`. The server computes it when there is room.
+        """Starts a job, which the server computes when it has capacity.
+
+        The other arguments are those of `run`.
 
         Args:
-            keep_seconds: How long the result is kept; 0 is the default of the server.
+            keep_seconds: Time for which the server keeps the result. 0: the server's default.
 
         Returns:
-            The job: its progress, its result, and how to cancel it.
+            The job. It has methods for progress, result and cancelling.
 
         Raises:
-            ServerBusy: As many jobs wait as may; `retry_after` says when to try again.
+            ServerBusy: The queue of jobs is full; `retry_after` is the time until the next try.
 
         Example:
             >>> client.analyze("sage", range(1_000_000)).result(timeout=600)  # doctest: +SKIP
@@ -173,21 +179,21 @@ class Asking:
         node_type: str = "",
         at_snapshot: int | None = None,
     ) -> Steps[NDArray[Any]]:
-        """Rows of nodes.
+        """Returns rows of a node tensor.
 
         Args:
-            nodes: Ids, [n]; they may repeat.
-            tensor: The only tensor of the type if empty.
-            graph: The only graph of the server if empty.
-            node_type: The only type of the graph if empty.
-            at_snapshot: A commit that is pinned; None is the newest.
+            nodes: Node ids, [n]. Ids may repeat.
+            tensor: Name of the tensor. May be empty if the node type has one tensor.
+            graph: Name of the graph. May be empty if the server has one graph.
+            node_type: Name of the node type. May be empty if the graph has one.
+            at_snapshot: Number of a pinned commit. None: the newest commit.
 
         Returns:
-            [n, ...]: a row for each node, in an array of its own.
+            A new array [n, ...] with one row for each node.
 
         Raises:
-            NodeOutOfRange: Some ids are not in the graph.
-            NotFound: There is no such graph, type, tensor or commit.
+            NodeOutOfRange: An id is not in the graph.
+            NotFound: The graph, node type, tensor or commit does not exist.
 
         Example:
             >>> client.features([17, 4], "x").shape  # doctest: +SKIP
@@ -206,18 +212,18 @@ class Asking:
         edge_type: str = "",
         at_snapshot: int | None = None,
     ) -> Steps[NeighborLists]:
-        """Neighbours of nodes.
+        """Returns the in-neighbours of nodes.
 
         Args:
-            nodes: Ids, [n]; they may repeat.
-            limit: Neighbours of each node at most, from the start of its list; None gives all.
-            graph: The only graph of the server if empty.
-            edge_type: The only type of the graph if empty: "writes", or "author,writes,paper".
-            at_snapshot: A commit that is pinned; None is the newest.
+            nodes: Node ids, [n]. Ids may repeat.
+            limit: Maximum number of neighbours per node, from the start of its list. None: all.
+            graph: Name of the graph. May be empty if the server has one graph.
+            edge_type: "writes" or "author,writes,paper". May be empty if the graph has one.
+            at_snapshot: Number of a pinned commit. None: the newest commit.
 
         Raises:
-            NodeOutOfRange: Some ids are not in the graph.
-            NotFound: There is no such graph, type or commit.
+            NodeOutOfRange: An id is not in the graph.
+            NotFound: The graph, edge type or commit does not exist.
 
         Example:
             >>> client.neighbors([17], limit=3).lists()  # doctest: +SKIP
@@ -245,33 +251,34 @@ class Asking:
         ranks: RanksLike = None,
         at_snapshot: int | None = None,
     ) -> Opening[ReceivedBatch]:
-        """Mini-batches of an epoch in order, byte for byte those that a loader on the server makes.
+        """Streams the mini-batches of an epoch in order.
 
-        The server makes a few batches ahead of the caller, and waits then.
+        The bytes are equal to those of a loader on the server's machine. The server works a few
+        batches ahead of the caller.
 
         Args:
-            seeds: Ids, [n], a split such as "train", or None for all nodes.
-            fanouts: Neighbours per node and hop, such as ``[15, 10]``; -1 takes all.
-            batch_size: Seeds of a batch, those of all ranks together.
-            attrs: Names of the node tensors that come along, such as ``["x", "y"]``.
-            graph: The only graph of the server if empty.
-            node_type: Type of the seeds; the only one if empty.
-            shuffle: Permute the seeds, keyed by `seed` and `epoch`.
-            drop_last: Leave a smaller last batch out.
-            replace: Draw with replacement.
-            seed: Of all draws. Equal seeds give equal bytes.
-            epoch: Which pass this is; another one has other draws.
-            first_batch: Begin with this batch, as training does that was interrupted.
-            ranks: Which part of each batch this caller takes: ``"auto"`` under torchrun,
+            seeds: Node ids [n], the name of a split such as "train", or None for all nodes.
+            fanouts: Neighbours per node and hop, such as ``[15, 10]``. -1 takes all.
+            batch_size: Number of seeds per batch, over all ranks.
+            attrs: Names of the node tensors in the batches, such as ``["x", "y"]``.
+            graph: Name of the graph. May be empty if the server has one graph.
+            node_type: Node type of the seeds. May be empty if the graph has one.
+            shuffle: Whether to permute the seeds, by `seed` and `epoch`.
+            drop_last: Whether to omit the last batch if it is smaller.
+            replace: Whether to sample with replacement.
+            seed: Random seed. Equal seeds give equal bytes.
+            epoch: Number of the epoch. Each epoch has its own draws.
+            first_batch: Number of the first batch to send, to resume an epoch.
+            ranks: The part of each batch that this process takes: ``"auto"`` under torchrun,
                 ``(rank, world_size)``, or `Ranks`. None: all of it.
-            at_snapshot: A commit that is pinned; None is the newest.
+            at_snapshot: Number of a pinned commit. None: the newest commit.
 
         Returns:
-            A stream of `MiniBatch`, with `number`, `num_batches`, `snapshot` and `pyg()` besides.
+            A stream of `ReceivedBatch`.
 
         Raises:
-            NodeOutOfRange: Some seeds are not in the graph.
-            ServerBusy: As many streams are open as may; `retry_after` says when to try again.
+            NodeOutOfRange: A seed is not in the graph.
+            ServerBusy: Too many streams are open; `retry_after` is the time until the next try.
 
         Example:
             >>> for batch in client.sample("train", [10, 5], 1024, attrs=["x"]):  # doctest: +SKIP
@@ -297,13 +304,13 @@ class Asking:
 
     @stream
     def watch(self, job: Any) -> Opening[JobState]:
-        """How far a job is, each time that this changes, until it has ended.
+        """Streams the state of a job each time it changes, until the job has ended.
 
         Args:
             job: A job, or its id.
 
         Raises:
-            NotFound: The server does not know the job, or keeps it no longer.
+            NotFound: The job does not exist, or the server has removed it.
 
         Example:
             >>> for state in client.watch(job):  # doctest: +SKIP
@@ -312,52 +319,52 @@ class Asking:
         return watch(job if isinstance(job, str) else job.id)
 
     @method
-    def graphs(self) -> Steps[list[dict[str, Any]]]:
-        """What is served: of each graph its types, counts, snapshot and bytes on disk."""
-        return list((yield from listed("ListGraphs", "graphs")))
+    def graphs(self) -> Steps[list[ServedGraph]]:
+        """Returns the graphs of the server, with types, counts, snapshot and bytes on disk."""
+        return cast(list[ServedGraph], (yield from listed("ListGraphs", "graphs")))
 
     @method
-    def models(self) -> Steps[list[dict[str, Any]]]:
-        """All versions of all models, and how ready they are."""
-        return list((yield from listed("ListModels", "models")))
+    def models(self) -> Steps[list[ServedModel]]:
+        """Returns all versions of all models, and how much of each is in memory."""
+        return cast(list[ServedModel], (yield from listed("ListModels", "models")))
 
     @method
     def jobs(self) -> Steps[list[JobState]]:
-        """All jobs of this caller that the server knows."""
+        """Returns the states of this caller's jobs on the server."""
         return [job_state(job) for job in (yield from listed("ListAnalyses", "jobs"))]
 
     @method
-    def devices(self) -> Steps[dict[str, Any]]:
-        """What computes, the preferred one first."""
-        return (yield from call("ListDevices"))
+    def devices(self) -> Steps[DeviceList]:
+        """Returns the devices that compute models, the preferred one first."""
+        return cast(DeviceList, (yield from call("ListDevices")))
 
     @method
-    def server_info(self) -> Steps[dict[str, Any]]:
-        """The server itself: version, addresses, what this caller may do, limits."""
-        return (yield from call("ServerInfo"))
+    def server_info(self) -> Steps[ServerInfo]:
+        """Returns the server's version, addresses and limits, and the rights of this client."""
+        return cast(ServerInfo, (yield from call("ServerInfo")))
 
 
 def _padded(ranks: RanksLike) -> Ranks:
-    """The ranks of a stream; their last batch is filled."""
+    """Returns the ranks of a stream, whose last batch is filled."""
     peers = Ranks.of(ranks)
     if peers.pad is False:
         raise UnsupportedArgument(
-            "pad=False is not supported by servers; leave it out, or use drop_last=True"
+            "servers do not support pad=False; leave it out, or use drop_last=True"
         )
     return peers
 
 
 def _sampled(message: dict[str, Any], seeds: Any, node_type: str) -> Opening[ReceivedBatch]:
-    """The batches of a message around seeds: ids, a split, or all nodes."""
+    """Opens a stream of batches around seeds: ids, a split, or all nodes."""
     split = seeds if isinstance(seeds, str) else ""
     ids = None if seeds is None or split else ids_of(seeds)
     if ids is not None and not ids.size:
-        raise UnsupportedArgument("there are no seeds; give some, or None for all nodes")
+        raise UnsupportedArgument("seeds is empty: there are no seeds; give None for all nodes")
     text = json.dumps({**message, "split": split})
     sent = np.empty(0, np.int64) if ids is None else ids
     return Opening(Request("sample", (text, node_type, sent)), Batches(message, ids).received)
 
 
 def watch(job: str) -> Opening[JobState]:
-    """How far a job is."""
+    """Opens a stream of the states of a job."""
     return Opening(Request("watch", (job,)), job_state)

@@ -1,7 +1,7 @@
-"""`ng.AsyncClient`: calls that are awaited.
+"""`ng.AsyncClient`: the client for asyncio.
 
-One wake-up of the event loop takes all answers that are there, and no thread of the network needs
-the interpreter.
+One wake-up of the event loop takes all answers that have arrived. Network threads never need the
+interpreter.
 """
 
 import asyncio
@@ -19,16 +19,17 @@ T = TypeVar("T")
 
 
 class AsyncClient(Asking, Changing, Registering, Asynchronous["AsyncJob"]):
-    """A client of a server for asyncio; it belongs to the event loop that first uses it.
+    """A client of a server for asyncio. It belongs to the event loop that first uses it.
 
     Args:
-        address: "HOST:PORT", or "unix:PATH".
-        token: Says who the client is, where the server asks for it.
-        timeout: Seconds that a call waits, all tries together, and a stream of mini-batches for
-            each of them; None waits as long as it takes.
-        retry: Seconds for which a call is tried again while the server cannot be reached or sheds
-            load: reads, and updates, which have a key. Never what could be done twice.
-        tls: Certificates (`Tls`, or a dictionary with its names); None does not encrypt.
+        address: "HOST:PORT" or "unix:PATH".
+        token: Token that authenticates the client, if the server requires one.
+        timeout: Maximum time of a call in seconds, including retries. For a stream of mini-batches,
+            the maximum time per batch. None: no limit.
+        retry: Time in seconds for which a call is retried while the server is unreachable or
+            overloaded. Only reads, and updates with a key, are retried: they cannot take effect
+            twice.
+        tls: Certificates: `Tls`, or a dictionary with its fields. None: no encryption.
 
     Example:
         >>> async with ng.AsyncClient("127.0.0.1:7400") as client:  # doctest: +SKIP
@@ -70,7 +71,9 @@ class AsyncClient(Asking, Changing, Registering, Asynchronous["AsyncJob"]):
             self._loop = loop
             loop.add_reader(self._core.fileno(), self._take)
         elif self._loop is not loop:
-            raise RuntimeError("this client belongs to another event loop; make one for each")
+            raise RuntimeError(
+                "this client belongs to another event loop; create one client per event loop"
+            )
         self._tickets += 1
         ticket = self._tickets
         future: asyncio.Future[Any] = loop.create_future()
@@ -79,7 +82,7 @@ class AsyncClient(Asking, Changing, Registering, Asynchronous["AsyncJob"]):
             getattr(self._core, request.method)(*request.arguments, ticket)
             return await future
         finally:
-            # What was cancelled is given up on the server, too.
+            # A cancelled call is cancelled on the server, too.
             if self._waiting.pop(ticket, None) is not None:
                 self._core.cancel(ticket)
 
@@ -94,11 +97,11 @@ class AsyncClient(Asking, Changing, Registering, Asynchronous["AsyncJob"]):
                 future.set_exception(error)
 
     def job(self, job: str) -> "AsyncJob":
-        """A job by its id, which this or another client has started."""
+        """Returns a job by its id. Another client may have started it."""
         return AsyncJob(self, job)
 
     async def close(self) -> None:
-        """Ends the connection; calls under way are cancelled."""
+        """Closes the connection and cancels calls in progress."""
         if self._loop is not None:
             self._loop.remove_reader(self._core.fileno())
             self._loop = None
@@ -117,7 +120,7 @@ class AsyncClient(Asking, Changing, Registering, Asynchronous["AsyncJob"]):
 
 
 class AsyncJob(JobMethods, Asynchronous["AsyncJob"]):
-    """A job on the server, also after this client has ended: `AsyncClient.job` finds it by `id`."""
+    """A job on the server. It outlives the client: `AsyncClient.job` finds it by `id`."""
 
     async def _do(self, steps: Steps[T]) -> T:
         answer: T = await self._client._do(steps)

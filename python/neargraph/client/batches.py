@@ -1,4 +1,4 @@
-"""Mini-batches that a server sends, as a loader in this process gives them."""
+"""Mini-batches from a server, in the form in which loaders of this process yield them."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -16,7 +16,7 @@ _NAMES = {np.dtype(kind).str: name for name, kind in NUMPY_OF.items() if name !=
 
 
 class _Nodes(NamedTuple):
-    """The nodes of a type."""
+    """The nodes of one type."""
 
     node_type: str
     ids: NDArray[np.int64]
@@ -25,7 +25,7 @@ class _Nodes(NamedTuple):
 
 
 class _Edges(NamedTuple):
-    """The edges of a type."""
+    """The edges of one type."""
 
     edge_type: str
     edge_index: NDArray[np.int64]
@@ -36,7 +36,7 @@ class _Edges(NamedTuple):
 
 
 class _Received:
-    """What was received, as the compiled batch of a loader shows it."""
+    """A received batch with the interface of a loader's compiled batch."""
 
     def __init__(self, num_seeds: int, nodes: list[_Nodes], edges: list[_Edges]) -> None:
         self.num_seeds = num_seeds
@@ -53,43 +53,43 @@ class _Received:
 
     @property
     def seed_times(self) -> None:
-        """The server samples without times."""
+        """None: the server samples without times."""
 
     def subgraphs(self, node_type: int) -> None:
-        """All seeds share one subgraph."""
+        """Returns None: all seeds share one subgraph."""
 
     def nodes(self, node_type: int) -> NDArray[np.int64]:
-        """Node ids, seeds first."""
+        """Returns the node ids, seeds first."""
         return self._nodes[node_type].ids
 
     def edges(self, edge_type: int) -> NDArray[np.int64]:
-        """Local ids, [2, e]."""
+        """Returns the edges as local ids, [2, e]."""
         return self._edges[edge_type].edge_index
 
     def edge_ids(self, edge_type: int) -> NDArray[np.int64] | None:
-        """Edge ids, where there are some."""
+        """Returns the edge ids; None if the edge type has none."""
         return _present(self._edges[edge_type].edge_ids)
 
     def times(self, edge_type: int) -> NDArray[np.int64] | None:
-        """Edge times, where there are some."""
+        """Returns the edge times; None if the edge type has none."""
         return _present(self._edges[edge_type].times)
 
     def weights(self, edge_type: int) -> NDArray[np.float32] | None:
-        """Edge weights, where there are some."""
+        """Returns the edge weights; None if the edge type has none."""
         return _present(self._edges[edge_type].weights)
 
     def num_sampled_nodes(self, node_type: int) -> list[int]:
-        """New nodes per hop."""
+        """Returns the number of new nodes per hop."""
         return self._nodes[node_type].per_hop
 
     def num_sampled_edges(self, edge_type: int) -> list[int]:
-        """Edges per hop."""
+        """Returns the number of edges per hop."""
         return self._edges[edge_type].per_hop
 
     def tensor(self, kind: Kind, type_id: int, name: str) -> NDArray[Any]:
-        """Rows of a tensor; bf16 as its raw 16 bits."""
+        """Returns the rows of a tensor; bf16 as its raw 16 bits."""
         if kind == "edge" or name not in self._nodes[type_id].tensors:
-            raise NameNotFound(f"the batch has no {name!r}; name it in `attrs`")
+            raise NameNotFound(f"the batch has no tensor {name!r}; add it to attrs=")
         code, shape, data = self._nodes[type_id].tensors[name]
         return data.view(DTYPES[code]).reshape(shape)
 
@@ -99,12 +99,12 @@ def _present(array: NDArray[Any]) -> NDArray[Any] | None:
 
 
 class ReceivedBatch(MiniBatch):
-    """A mini-batch that a server sent.
+    """A mini-batch from a server.
 
     Attributes:
-        number: Which batch of the epoch this is, from 0.
-        num_batches: How many the epoch has, those that were left out too.
-        snapshot: The version of the graph that it was sampled from.
+        number: Number of the batch in the epoch, from 0.
+        num_batches: Number of batches of the epoch, including those before ``first_batch``.
+        snapshot: The version of the graph that the batch was sampled from.
     """
 
     __slots__ = ("num_batches", "number", "snapshot")
@@ -114,7 +114,7 @@ class ReceivedBatch(MiniBatch):
     snapshot: Snapshot
 
     def pyg(self) -> Any:
-        """PyG's `Data`, or `HeteroData` where there are several types, as the loaders give it.
+        """Returns the batch as PyG's `Data`, or as `HeteroData` if the graph has several types.
 
         Raises:
             MissingDependency: torch or PyG is not installed.
@@ -131,10 +131,10 @@ class ReceivedBatch(MiniBatch):
 
 
 class Batches:
-    """What the batches of a stream have in common.
+    """Converts the messages of a stream to batches.
 
-    `ids` are the seeds where they are listed: `input_id` is a place among them then, as in loaders,
-    and a node id otherwise.
+    If `ids` lists the seeds, `input_id` is an index into it, as in loaders. Otherwise it is a node
+    id.
     """
 
     def __init__(self, message: Mapping[str, Any], ids: NDArray[np.int64] | None) -> None:
@@ -155,7 +155,7 @@ class Batches:
             )
 
     def received(self, given: Any) -> ReceivedBatch:
-        """The batch of a message."""
+        """Returns the batch of one message."""
         (number, num_batches, num_seeds, padding), node_blocks, edge_blocks, snapshot = given
         nodes = [_Nodes(name, ids, dict(rows), hops) for name, ids, rows, hops in node_blocks]
         edges = [_Edges(*block) for block in edge_blocks]
@@ -174,7 +174,7 @@ class Batches:
 
 
 def _schema(nodes: list[_Nodes], edges: list[_Edges]) -> Schema:
-    """The types that batches show. What a batch does not show of them is 0 or absent."""
+    """Returns the types of a batch. Values that a batch does not contain are 0 or absent."""
     node_types = tuple(
         NodeType(at, block.node_type, 0, 0, False, False, tuple(map(_meta, block.tensors.items())))
         for at, block in enumerate(nodes)

@@ -1,4 +1,4 @@
-"""`ng.Client`: calls that wait for their answers, with the GIL released."""
+"""`ng.Client`: the client whose calls block, with the GIL released."""
 
 from collections.abc import Mapping
 from typing import Any, TypeVar
@@ -14,19 +14,20 @@ T = TypeVar("T")
 
 
 class Client(Asking, Changing, Registering, Blocking["Job"]):
-    """A client of a server. Many threads may ask at once, over one connection.
+    """A client of a server. Threads can share it; their calls use one connection.
 
-    It connects when it is first used, and again when the server comes back. A child process that
-    was forked has a connection of its own.
+    The client connects on first use, and reconnects after the server restarts. A forked child
+    process gets its own connection.
 
     Args:
-        address: "HOST:PORT", or "unix:PATH".
-        token: Says who the client is, where the server asks for it.
-        timeout: Seconds that a call waits, all tries together, and a stream of mini-batches for
-            each of them; None waits as long as it takes.
-        retry: Seconds for which a call is tried again while the server cannot be reached or sheds
-            load: reads, and updates, which have a key. Never what could be done twice.
-        tls: Certificates (`Tls`, or a dictionary with its names); None does not encrypt.
+        address: "HOST:PORT" or "unix:PATH".
+        token: Token that authenticates the client, if the server requires one.
+        timeout: Maximum time of a call in seconds, including retries. For a stream of mini-batches,
+            the maximum time per batch. None: no limit.
+        retry: Time in seconds for which a call is retried while the server is unreachable or
+            overloaded. Only reads, and updates with a key, are retried: they cannot take effect
+            twice.
+        tls: Certificates: `Tls`, or a dictionary with its fields. None: no encryption.
 
     Example:
         >>> with ng.Client("127.0.0.1:7400") as client:  # doctest: +SKIP
@@ -61,11 +62,11 @@ class Client(Asking, Changing, Registering, Blocking["Job"]):
         return result
 
     def job(self, job: str) -> "Job":
-        """A job by its id, which this or another client has started."""
+        """Returns a job by its id. Another client may have started it."""
         return Job(self, job)
 
     def close(self) -> None:
-        """Ends the connection, once calls of other threads have ended."""
+        """Closes the connection after the calls of other threads have ended."""
         self._core.close()
 
     def __enter__(self) -> "Client":
@@ -79,7 +80,7 @@ class Client(Asking, Changing, Registering, Blocking["Job"]):
 
 
 class Job(JobMethods, Blocking["Job"]):
-    """A job on the server, also after this client has ended: `Client.job` finds it by `id`."""
+    """A job on the server. It outlives the client: `Client.job` finds it by `id`."""
 
     def _do(self, steps: Steps[T]) -> T:
         answer: T = self._client._do(steps)

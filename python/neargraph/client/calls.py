@@ -1,4 +1,4 @@
-"""Methods of the server whose messages are small: by name, as JSON."""
+"""Methods of the server with small messages, which are called by name with JSON."""
 
 import json
 from typing import Any
@@ -7,16 +7,16 @@ from neargraph.client.modes import Request, Steps
 
 
 def call(method: str, **message: Any) -> Steps[dict[str, Any]]:
-    """A method by name."""
+    """Calls a method by name and returns its answer."""
     answer: dict[str, Any] = json.loads((yield Request("call", (method, json.dumps(message)))))
     return answer
 
 
 def field_of(method: str, field: str, **message: Any) -> Steps[dict[str, Any]]:
-    """A method whose answer has one field."""
+    """Calls a method and returns one field of its answer."""
     return dict((yield from call(method, **message))[field])
 
 
 def listed(method: str, field: str) -> Steps[list[dict[str, Any]]]:
-    """A method whose answer is a list."""
+    """Calls a method and returns the list in its answer."""
     return list((yield from call(method))[field])

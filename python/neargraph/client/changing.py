@@ -1,12 +1,13 @@
-"""What changes graphs: transactions, single updates, and whole columns."""
+"""Requests that change graphs: transactions, single updates, and whole columns."""
 
 import json
 import uuid
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, cast
 
 from neargraph.client.columns import Columns
 from neargraph.client.modes import Request, Steps, method
+from neargraph.client.reports import ApplyResult, UpdateGraphResult
 from neargraph.client.updates import Updates
 from neargraph.exceptions import UnsupportedArgument
 
@@ -16,15 +17,15 @@ _NONE: Mapping[Any, Any] = {}
 
 def apply(
     updates: Updates, graph: str, key: bytes | None = None, since: int | None = None
-) -> Steps[dict[str, Any]]:
-    """One commit. A key of its own makes it safe to try again."""
+) -> Steps[ApplyResult]:
+    """Applies changes as one commit. A new key, if none is given, makes retries safe."""
     key = uuid.uuid4().bytes if key is None else key
-    return dict((yield Request("apply", (graph, updates.changes, (key, since)))))
+    return cast(ApplyResult, (yield Request("apply", (graph, updates.changes, (key, since)))))
 
 
 def _check_since(key: bytes | None, since: int | None) -> None:
     if since is not None and key is None:
-        raise UnsupportedArgument("key_since_commit= says since when a key is sent; give key=, too")
+        raise UnsupportedArgument("key_since_commit= requires a key; give key=, too")
 
 
 class Changing:
@@ -38,24 +39,24 @@ class Changing:
         graph: str = "",
         key: bytes | None = None,
         key_since_commit: int | None = None,
-    ) -> Steps[dict[str, Any]]:
-        """Applies changes as one commit: all of them or none. It is durable when this returns.
+    ) -> Steps[ApplyResult]:
+        """Applies changes as one commit: all of them or none. The commit is durable on return.
 
         Args:
-            updates: What to change.
-            graph: The only graph of the server if empty.
-            key: 1 to 64 bytes. A transaction with a key that was applied already is not applied
-                again: its answer is repeated. None makes a key, so that the client may try again.
-            key_since_commit: A commit of the graph that was known before the key was sent for the
-                first time. If the server may have forgotten keys of later commits, and this one is
-                not known, it is refused and not applied a second time.
+            updates: The changes.
+            graph: Name of the graph. May be empty if the server has one graph.
+            key: Idempotency key, 1 to 64 bytes. If a commit with this key exists, the server
+                applies nothing and repeats that result. None: the client creates a key, so that it
+                can retry.
+            key_since_commit: Number of a commit that existed before the key was first sent. If the
+                server may have forgotten a key of a later commit, it rejects an unknown key
+                instead of possibly applying the changes twice.
 
         Returns:
-            ``snapshot``; ``results``, one for each change, with the ids of what was added; and
-            whether the answer was ``repeated``.
+            The commit, with the ids of added nodes and edges.
 
         Raises:
-            NodeOutOfRange: A change names a node that is not there.
+            NodeOutOfRange: A node of a change does not exist.
             NotPermitted: The token does not allow changes, or the server is read-only.
 
         Example:
@@ -74,23 +75,25 @@ class Changing:
         """Adds a node.
 
         Args:
-            rows: A row by name of the tensor; others are 0.
-            graph: The only graph of the server if empty.
-            node_type: The only type of the graph if empty.
+            rows: One row for each tensor, by name. Rows of other tensors are 0.
+            graph: Name of the graph. May be empty if the server has one graph.
+            node_type: Name of the node type. May be empty if the graph has one.
 
         Returns:
-            The id of the node.
+            The id of the new node.
         """
         updates = Updates()
         updates.add_node(rows, node_type=node_type)
-        return int((yield from apply(updates, graph))["results"][0]["node"])
+        node = (yield from apply(updates, graph))["results"][0]["node"]
+        assert node is not None, "a new node has an id"
+        return node
 
     @method
     def delete_node(self, node: int, *, graph: str = "", node_type: str = "") -> Steps[None]:
         """Deletes a node and its edges.
 
         Raises:
-            ReverseMissing: The graph was imported without reverses, by which its edges are found.
+            ReverseMissing: The graph was imported without reverses, which finding the edges needs.
         """
         updates = Updates()
         updates.delete_node(node, node_type=node_type)
@@ -107,7 +110,7 @@ class Changing:
         time: int | None = None,
         weight: float | None = None,
     ) -> Steps[int | None]:
-        """Adds an edge; gives its id, where edges have ids."""
+        """Adds an edge and returns its id; None if the edge type has no ids."""
         updates = Updates()
         updates.add_edge(source, destination, edge_type=edge_type, time=time, weight=weight)
         edge: int | None = (yield from apply(updates, graph))["results"][0]["edge"]
@@ -123,7 +126,7 @@ class Changing:
         edge_type: str = "",
         edge_id: int | None = None,
     ) -> Steps[int]:
-        """Deletes all edges between two nodes, or one of them; gives how many."""
+        """Deletes all edges from a source to a destination, or only `edge_id`; returns how many."""
         updates = Updates()
         updates.delete_edge(source, destination, edge_type=edge_type, edge_id=edge_id)
         return int((yield from apply(updates, graph))["results"][0]["deleted"] or 0)
@@ -132,14 +135,14 @@ class Changing:
     def update_rows(
         self, nodes: Any, rows: Any, *, tensor: str = "", graph: str = "", node_type: str = ""
     ) -> Steps[None]:
-        """Puts other rows in place.
+        """Replaces rows of a node tensor.
 
         Args:
-            nodes: Ids, [n].
-            rows: A row for each, [n, ...].
-            tensor: The only tensor of the type if empty.
-            graph: The only graph of the server if empty.
-            node_type: The only type of the graph if empty.
+            nodes: Node ids, [n].
+            rows: One new row for each node, [n, ...].
+            tensor: Name of the tensor. May be empty if the node type has one tensor.
+            graph: Name of the graph. May be empty if the server has one graph.
+            node_type: Name of the node type. May be empty if the graph has one.
         """
         updates = Updates()
         updates.update_rows(nodes, rows, tensor=tensor, node_type=node_type)
@@ -160,40 +163,37 @@ class Changing:
         page_bytes: int = 0,
         key: bytes | None = None,
         key_since_commit: int | None = None,
-    ) -> Steps[dict[str, Any]]:
-        """Makes a new graph of columns, or adds them to one that is there: all of it or nothing.
+    ) -> Steps[UpdateGraphResult]:
+        """Creates a graph from columns, or adds columns to an existing graph, as one commit.
 
-        Columns are sent as they come, in pieces, and never faster than the server writes them. They
-        need pyarrow. An asyncio client reads them on the thread of its event loop.
+        The client sends the columns in pieces, at most as fast as the server writes them. This
+        needs pyarrow. An asyncio client reads the columns on the thread of its event loop.
 
         Args:
             graph: Name of the graph.
-            nodes: Columns by node type: a mapping from names of tensors to arrays, [n, ...], a
-                pyarrow Table, or a RecordBatchReader; or a number of nodes without tensors. With a
-                column ``id`` besides, rows of nodes that are there are replaced.
-            num_nodes: How many nodes a type of a new graph has, where a RecordBatchReader does not
-                tell. Of a graph that is there: how many ids the type has before this; nothing is
-                added if it has others.
+            nodes: Columns by node type: a mapping from names of tensors to arrays [n, ...], a
+                pyarrow Table, or a RecordBatchReader. An integer is a number of nodes without
+                tensors. With a column ``id``, the rows of these existing nodes are replaced.
             edges: Columns by edge type, "writes" or ("author", "writes", "paper"): ``source`` and
-                ``destination``, and ``time``, ``weight`` and ``edge_id`` if wanted. Others are
-                tensors of the edges.
-            existing: Add to a graph that is there.
-            undirected: Edge types of a new graph whose edges stand for both directions; True is
-                all of them.
-            reverse: Edge types of a new graph that keep their reverse, which deleting nodes
-                needs.
+                ``destination``, and optionally ``time``, ``weight`` and ``edge_id``. Other columns
+                become tensors of the edges.
+            num_nodes: Number of nodes by node type. For a new graph: required for a
+                RecordBatchReader, which does not know its length. For an existing graph: the
+                number of ids that the type must have before the change; otherwise nothing is added.
+            existing: Whether to add to an existing graph.
+            undirected: Edge types of a new graph whose edges apply in both directions. True: all.
+            reverse: Edge types of a new graph whose reverse is kept. Deleting nodes needs it.
             edge_ids: Edge types of a new graph that keep edge ids.
-            page_bytes: Page size of a new graph; 0 is the default of imports.
-            key: 1 to 64 bytes. What was sent with a key is applied once, however often it is sent.
-            key_since_commit: As of `apply`.
+            page_bytes: Page size of a new graph in bytes. 0: the default of imports.
+            key: Idempotency key, 1 to 64 bytes. The server applies columns with one key once.
+            key_since_commit: As in `apply`.
 
         Returns:
-            ``snapshot``; ``num_nodes`` and ``num_edges``, how many came; ``num_rows`` that were
-            replaced; ``first_nodes``, for each node type the id of its first new node; ``notes``.
+            The commit, with the numbers of added nodes and edges and of replaced rows.
 
         Raises:
-            UnsupportedArgument: Columns of a type differ in length, or do not hold numbers.
-            InvalidRequest: The server does not take the columns; `field` names which.
+            UnsupportedArgument: Columns of one type differ in length, or do not contain numbers.
+            InvalidRequest: The server rejects a column; `field` names it.
             MissingDependency: pyarrow is not installed.
 
         Example:
@@ -219,13 +219,13 @@ class Changing:
 def _node_type(
     name: str, given: Any, existing: bool, num_nodes: Mapping[str, int]
 ) -> tuple[dict[str, Any], Columns | None]:
-    """What the head says of a node type, and its columns."""
+    """Returns the head's entry for a node type, and its columns."""
     columns = None if isinstance(given, int) else Columns(given, f"nodes {name!r}")
     known = given if columns is None else 0 if existing else columns.num_rows
     count = num_nodes.get(name, known)
     if count is None:
         raise UnsupportedArgument(
-            f"the reader of nodes {name!r} does not tell how many they are; "
+            f"the number of nodes {name!r} is unknown, because a reader has no length; "
             f"give num_nodes={{{name!r}: ...}}"
         )
     tensors = [] if columns is None else [one for one in columns.names if one != "id"]
@@ -235,7 +235,7 @@ def _node_type(
 def _edge_type(
     key: EdgeKey, given: Any, options: Mapping[str, bool | Collection[str]]
 ) -> tuple[dict[str, Any], Columns]:
-    """What the head says of an edge type, and its columns."""
+    """Returns the head's entry for an edge type, and its columns."""
     name = key if isinstance(key, str) else ",".join(key)
     said = {option: _holds(value, name) for option, value in options.items()}
     return {"name": name, **said}, Columns(given, f"edges {name!r}")
@@ -245,13 +245,13 @@ def _holds(option: bool | Collection[str], name: str) -> bool:
     return option if isinstance(option, bool) else name in option
 
 
-def _sent(head: dict[str, Any], columns: list[Columns]) -> Steps[dict[str, Any]]:
+def _sent(head: dict[str, Any], columns: list[Columns]) -> Steps[UpdateGraphResult]:
     upload = yield Request("update_graph", (json.dumps(head),))
     try:
         for one in columns:
             for piece in one.pieces():
                 yield Request("send", (upload, piece))
-        return dict((yield Request("finish", (upload,))))
+        return cast(UpdateGraphResult, (yield Request("finish", (upload,))))
     finally:
-        # What was not finished is given up, and the server makes nothing of it.
+        # The server discards an upload that is closed before it is finished.
         upload.close()

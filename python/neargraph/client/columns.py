@@ -1,6 +1,6 @@
-"""Columns of a graph as pieces of Arrow IPC streams. pyarrow is imported when there are some.
+"""Columns of a graph as pieces of Arrow IPC streams. pyarrow is imported on first use.
 
-The invariant: columns are sent as they come, and no more than a piece of them is copied at a time.
+The invariant: at most one piece of the columns is copied at a time.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,17 +12,17 @@ from neargraph._optional import arrow_for
 from neargraph.exceptions import UnsupportedArgument
 
 PIECE_BYTES = 1 << 20
-# What ends a stream of Arrow IPC.
+# The end marker of an Arrow IPC stream.
 _END = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
 
 class Columns:
-    """Columns that are sent once.
+    """Columns that can be sent once.
 
     Args:
-        given: A mapping from names to arrays, [n, ...], or what gives Arrow record batches: a
-            Table, a RecordBatchReader, a polars DataFrame.
-        what: Whose columns they are, for messages.
+        given: A mapping from names to arrays [n, ...], or an object with an Arrow stream: a Table,
+            a RecordBatchReader, a polars DataFrame.
+        what: The owner of the columns, for messages.
     """
 
     def __init__(self, given: Any, what: str) -> None:
@@ -38,13 +38,13 @@ class Columns:
             self._reader = pyarrow.RecordBatchReader.from_stream(given)
         else:
             raise UnsupportedArgument(
-                f"the columns of {what} are of {type(given).__name__}; give a mapping from names "
-                "to arrays, a pyarrow Table or a RecordBatchReader"
+                f"the columns of {what} have type {type(given).__name__}: expected a mapping from "
+                "names to arrays, a pyarrow Table or a RecordBatchReader"
             )
         self.names: list[str] = list(self._reader.schema.names)
 
     def pieces(self) -> Iterator[bytes]:
-        """The stream, cut."""
+        """Yields the stream in pieces."""
         yield bytes(self._reader.schema.serialize())
         for batch in self._reader:
             rows = max(1, batch.num_rows * PIECE_BYTES // max(batch.nbytes, 1))
@@ -58,12 +58,12 @@ class Columns:
             # Python's floats are f32, as in updates.
             array = array.astype(np.float32)
         if array.dtype.kind not in "biuf":
-            raise UnsupportedArgument(f"column {name!r} holds {array.dtype}, which are not numbers")
+            raise UnsupportedArgument(f"column {name!r} has dtype {array.dtype}: expected numbers")
         native = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("="))
         column = self._arrow.array(native.reshape(-1))
         for width in reversed(native.shape[1:]):
             if width == 0:
-                raise UnsupportedArgument(f"column {name!r} has rows without numbers")
+                raise UnsupportedArgument(f"column {name!r} has rows of width 0")
             column = self._arrow.FixedSizeListArray.from_arrays(column, width)
         return column
 
@@ -72,7 +72,9 @@ def _length(given: Mapping[Any, Any], what: str) -> int:
     lengths = {}
     for name, column in given.items():
         if np.ndim(column) == 0:
-            raise UnsupportedArgument(f"column {name!r} of {what} is a single number, not an array")
+            raise UnsupportedArgument(
+                f"column {name!r} of {what} is a single number: expected an array"
+            )
         lengths[name] = len(column)
     if len(set(lengths.values())) != 1:
         said = ", ".join(f"{name!r} {length}" for name, length in lengths.items()) or "none"

@@ -1,4 +1,4 @@
-"""How a client is made: certificates, and the compiled client of its settings."""
+"""The connection of a client: its certificates, and the compiled client."""
 
 import os
 from collections.abc import Mapping
@@ -15,10 +15,10 @@ class Tls:
     """Certificates of a client, as paths of PEM files.
 
     Attributes:
-        ca: Who signs the certificate of the server.
-        cert: The certificate of the client, if the server wants one.
-        key: Its key.
-        server_name: The name in the server's certificate, where it is not that of the address.
+        ca: The certificate authority that signed the server's certificate.
+        cert: The client's certificate, if the server requires one.
+        key: The private key of `cert`.
+        server_name: The name in the server's certificate, if it differs from the address.
     """
 
     ca: str | os.PathLike[str]
@@ -34,14 +34,17 @@ def core(
     retry: float,
     tls: "Tls | Mapping[str, Any] | None",
 ) -> _core.Client:
-    """The compiled client."""
+    """Returns the compiled client."""
     if tls is None:
         return _core.Client(address, token, timeout, retry, None)
     files = tls if isinstance(tls, Tls) else Tls(**tls)
     if (files.cert is None) != (files.key is None):
-        raise UnsupportedArgument("a certificate of the client and its key go together")
+        given, missing = ("key", "cert") if files.cert is None else ("cert", "key")
+        raise UnsupportedArgument(
+            f"tls has {given} without {missing}; give both for a client certificate, or neither"
+        )
     identity = None
     if files.cert is not None and files.key is not None:
         identity = (Path(files.cert).read_bytes(), Path(files.key).read_bytes())
-    given = (Path(files.ca).read_bytes(), identity, files.server_name)
-    return _core.Client(address, token, timeout, retry, given)
+    settings = (Path(files.ca).read_bytes(), identity, files.server_name)
+    return _core.Client(address, token, timeout, retry, settings)

@@ -1,4 +1,4 @@
-"""Jobs that a server computes when there is room for them."""
+"""Jobs, which a server computes when it has capacity."""
 
 import time
 from typing import Any
@@ -12,7 +12,7 @@ from neargraph.client.modes import Opening, Request, Steps, method, stream
 from neargraph.client.results import Answer, JobState, job_state
 from neargraph.exceptions import request_failed
 
-# A job is waited for in calls of this length, so that none outlives the timeout of the client.
+# Waiting for a job uses calls of this length, so that none exceeds the timeout of the client.
 WAIT_SECONDS = 5.0
 
 
@@ -26,7 +26,7 @@ class JobMethods:
     """Methods of a job on the server.
 
     Attributes:
-        id: By which `job` of another client finds it, also after this client has ended.
+        id: The id, by which `job` of any client finds the job. It outlives this client.
     """
 
     def __init__(self, client: Any, job: str) -> None:
@@ -35,28 +35,28 @@ class JobMethods:
 
     @method
     def progress(self) -> Steps[JobState]:
-        """How far it is.
+        """Returns the state of the job.
 
         Raises:
-            NotFound: The server does not know it, or keeps it no longer.
+            NotFound: The job does not exist, or the server has removed it.
         """
         return (yield from _result(self.id, 0.0))[0]
 
     @stream
     def watch(self) -> Opening[JobState]:
-        """How far it is, each time that this changes, until it has ended."""
+        """Streams the state of the job each time it changes, until the job has ended."""
         return watch(self.id)
 
     @method
     def answer(self, timeout: float | None = None) -> Steps[Answer]:
-        """Waits for the end: rows, snapshot and model.
+        """Waits until the job has ended, and returns its rows with snapshot and model.
 
         Args:
-            timeout: Seconds; None waits as long as it takes.
+            timeout: Maximum time in seconds. None: no limit.
 
         Raises:
-            TimeoutError: It has not ended in time; it goes on.
-            RequestFailed: It failed or was cancelled.
+            TimeoutError: The job has not ended in time. It continues on the server.
+            RequestFailed: The job failed or was cancelled.
         """
         end = None if timeout is None else time.monotonic() + timeout
         while True:
@@ -73,14 +73,14 @@ class JobMethods:
 
     result = answer.then(
         lambda answer: answer.rows,
-        """Waits for the end, and gives the rows, [n, ...].
+        """Waits until the job has ended, and returns its rows [n, ...].
 
         Args:
-            timeout: Seconds; None waits as long as it takes.
+            timeout: Maximum time in seconds. None: no limit.
 
         Raises:
-            TimeoutError: It has not ended in time; it goes on.
-            RequestFailed: It failed or was cancelled.
+            TimeoutError: The job has not ended in time. It continues on the server.
+            RequestFailed: The job failed or was cancelled.
 
         Example:
             >>> client.analyze("sage", range(1_000_000)).result(timeout=600)  # doctest: +SKIP
@@ -90,5 +90,5 @@ class JobMethods:
 
     @method
     def cancel(self) -> Steps[JobState]:
-        """Cancels it."""
+        """Cancels the job and returns its state."""
         return job_state((yield from field_of("CancelAnalysis", "job", job=self.id)))

@@ -1,11 +1,11 @@
-"""Methods that are written once and asked in two ways: calls that wait, and calls that are awaited.
+"""Methods that are written once, for blocking and for asynchronous clients.
 
-A method of a table is a generator of requests. It yields each request, is sent its answer, and
-returns what the caller gets. Classes that are `Blocking` or `Asynchronous` have each method of
-their tables as a function of their own kind, with its signature and docstring.
+A method of a table is a generator of requests. It yields each request, receives its answer, and
+returns the result for the caller. `Blocking` and `Asynchronous` classes have each method of their
+tables as a function of their own kind, with the same signature and docstring.
 
-What must not live here: what is asked. The invariant: both kinds ask the same for the same
-arguments, and have the same methods.
+The requests themselves must not live here. The invariant: both kinds have the same methods, and
+send the same requests for the same arguments.
 """
 
 import functools
@@ -24,7 +24,7 @@ J = TypeVar("J")
 
 
 class Request(NamedTuple):
-    """One call: a method of the core, and its arguments but the ticket."""
+    """One call: a method of the core, and its arguments without the ticket."""
 
     method: str
     arguments: tuple[Any, ...]
@@ -34,7 +34,7 @@ Steps = Generator[Request, Any, T]
 
 
 def _fill(cls: type, bound: Callable[[Any], Callable[..., Any]]) -> None:
-    """Puts a function of `cls` in place of each entry of its tables."""
+    """Replaces each entry of the tables of `cls` by a function."""
     for name in {name for base in cls.__mro__ for name in vars(base)}:
         entry = inspect.getattr_static(cls, name)
         if isinstance(entry, method | job_method | stream):
@@ -45,18 +45,18 @@ def _fill(cls: type, bound: Callable[[Any], Callable[..., Any]]) -> None:
 
 
 class Blocking(Generic[J]):
-    """A class whose methods wait. `J` is its kind of job."""
+    """A class whose methods block. `J` is its kind of job."""
 
     def __init_subclass__(cls, **rest: Any) -> None:
         super().__init_subclass__(**rest)
         _fill(cls, lambda entry: entry.blocking())
 
     def job(self, job: str) -> J:
-        """A job by its id, which this or another client has started."""
+        """Returns a job by its id. Another client may have started it."""
         raise TypeError(f"{type(self).__name__} has no jobs")
 
     def _do(self, steps: Steps[T]) -> T:
-        raise TypeError(f"{type(self).__name__} asks nothing")
+        raise TypeError(f"{type(self).__name__} cannot send requests")
 
 
 class Asynchronous(Generic[J]):
@@ -67,17 +67,17 @@ class Asynchronous(Generic[J]):
         _fill(cls, lambda entry: entry.asynchronous())
 
     def job(self, job: str) -> J:
-        """A job by its id, which this or another client has started."""
+        """Returns a job by its id. Another client may have started it."""
         raise TypeError(f"{type(self).__name__} has no jobs")
 
     async def _do(self, steps: Steps[T]) -> T:
-        raise TypeError(f"{type(self).__name__} asks nothing")
+        raise TypeError(f"{type(self).__name__} cannot send requests")
 
 
 def _described(
     function: Callable[..., Any], make: Callable[..., Any], doc: str, answer: Any
 ) -> Callable[..., Any]:
-    """The function with the signature and docstring of `make`, which gives `answer`."""
+    """Returns the function with the signature of `make`, a docstring and a return annotation."""
     signature = inspect.signature(make).replace(return_annotation=answer)
     function.__doc__ = doc
     function.__annotations__ = {**make.__annotations__, "return": answer}
@@ -86,12 +86,12 @@ def _described(
 
 
 def _last_of(annotation: Any) -> Any:
-    """What a generator of steps returns."""
+    """Returns the type that a generator of steps returns."""
     return (typing.get_args(annotation) or (Any,))[-1]
 
 
 class method(Generic[P, T]):
-    """One method of a table."""
+    """An entry of a table: a method that returns a value."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class method(Generic[P, T]):
         self._answer = answer or _last_of(make.__annotations__.get("return"))
 
     def then(self, change: Callable[[T], U], doc: str, answer: Any) -> "method[P, U]":
-        """Another method with the same arguments, which gives what `change` makes of the answer."""
+        """Returns a method with the same arguments that applies `change` to the result."""
         make = self._make
 
         def changed(asker: Any, /, *given: P.args, **named: P.kwargs) -> Steps[U]:
@@ -151,7 +151,7 @@ class method(Generic[P, T]):
 
 
 class job_method(Generic[P]):
-    """One method of a table whose steps give the id of a job; callers get the job."""
+    """An entry of a table: a method whose steps return the id of a job. Callers get the job."""
 
     def __init__(self, make: Callable[Concatenate[Any, P], Steps[str]]) -> None:
         self._make = make
@@ -188,14 +188,14 @@ class job_method(Generic[P]):
 
 @dataclass(frozen=True)
 class Opening(Generic[T]):
-    """How a stream is opened, and what becomes of its messages."""
+    """The request that opens a stream, and the function that converts its messages."""
 
     request: Request
     then: Callable[[Any], T]
 
 
 class _Messages(Generic[T]):
-    """Messages of a stream. It is opened when the first one is asked for."""
+    """Messages of a stream, which is opened for the first message."""
 
     def __init__(self, asker: Any, opening: Opening[T]) -> None:
         self._asker = asker
@@ -211,7 +211,7 @@ class _Messages(Generic[T]):
                 self._open = yield opening.request
             message = yield Request("next", (self._open,))
         except BaseException:
-            # What was interrupted is not gone on with.
+            # A stream that was interrupted cannot continue.
             self._end()
             raise
         if message is None:
@@ -226,11 +226,11 @@ class _Messages(Generic[T]):
 
 
 class Stream(_Messages[T], Iterator[T]):
-    """Messages that a server sends, one after the other.
+    """An iterator over the messages that a server sends.
 
-    The server works a little ahead and then waits for the caller. Closing the stream, leaving its
-    ``with`` block and dropping it cancel what is left of it on the server. So do Ctrl-C and any
-    other error; the stream has ended then. It belongs to the process that opened it.
+    The server works a few messages ahead of the caller. Closing the stream, leaving its ``with``
+    block or dropping it cancels the rest on the server. Ctrl-C and any other error also end the
+    stream. A stream belongs to the process that opened it.
 
     Example:
         >>> with client.sample("train", [10, 5], 1024) as batches:  # doctest: +SKIP
@@ -245,7 +245,7 @@ class Stream(_Messages[T], Iterator[T]):
         return message
 
     def close(self) -> None:
-        """Ends the stream; the server hears of it."""
+        """Ends the stream and cancels the rest of it on the server."""
         self._end()
 
     def __enter__(self) -> "Stream[T]":
@@ -256,11 +256,11 @@ class Stream(_Messages[T], Iterator[T]):
 
 
 class AsyncStream(_Messages[T], AsyncIterator[T]):
-    """Messages that a server sends, one after the other.
+    """An asynchronous iterator over the messages that a server sends.
 
-    The server works a little ahead and then waits for the caller. Closing the stream, leaving its
-    ``async with`` block and dropping it cancel what is left of it on the server. So do cancelling
-    the task that waits and any other error; the stream has ended then.
+    The server works a few messages ahead of the caller. Closing the stream, leaving its ``async
+    with`` block or dropping it cancels the rest on the server. Cancelling the task that waits and
+    any other error also end the stream.
 
     Example:
         >>> async with client.sample("train", [10, 5], 1024) as batches:  # doctest: +SKIP
@@ -276,7 +276,7 @@ class AsyncStream(_Messages[T], AsyncIterator[T]):
         return message
 
     async def aclose(self) -> None:
-        """Ends the stream; the server hears of it."""
+        """Ends the stream and cancels the rest of it on the server."""
         self._end()
 
     async def __aenter__(self) -> "AsyncStream[T]":
@@ -287,7 +287,7 @@ class AsyncStream(_Messages[T], AsyncIterator[T]):
 
 
 class stream(Generic[P, T]):
-    """One method of a table that gives a stream. It is not awaited itself."""
+    """An entry of a table: a method that returns a stream. The method itself is not awaited."""
 
     def __init__(self, make: Callable[Concatenate[Any, P], Opening[T]]) -> None:
         self._make = make

@@ -1,13 +1,14 @@
-"""What is served: graphs, models, names and versions, and copies of graphs."""
+"""Requests that change what is served: graphs, models, aliases, pins, and backups of graphs."""
 
 import json
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, cast
 
 from neargraph.client.asking import files_of
 from neargraph.client.calls import call, field_of
 from neargraph.client.modes import Opening, Request, Steps, method, stream
+from neargraph.client.reports import ServedGraph, ServedModel
 from neargraph.client.results import BackupState, Snapshot
 from neargraph.exceptions import UnsupportedArgument
 
@@ -19,30 +20,39 @@ class Registering:
 
     @method
     def register_graph(
-        self, graph: str, path: str = "", *, narrow: str | None = None, reorganize: bool = False
-    ) -> Steps[dict[str, Any]]:
-        """Serves a store of the server's folder.
+        self,
+        graph: str,
+        path: str = "",
+        *,
+        narrow: Literal["f16", "bf16", "int8"] | None = None,
+        reorganize: bool = False,
+    ) -> Steps[ServedGraph]:
+        """Serves a store of the server's directory.
 
         Args:
-            graph: The name that it gets.
-            path: Relative to the served folder; "NAME.ng" if empty.
-            narrow: Rewrites rows on the way in: "f16", "bf16" or "int8".
-            reorganize: Puts rows that are read together next to each other.
+            graph: Name of the graph.
+            path: Path of the store, relative to the served directory. Default: "NAME.ng".
+            narrow: Serve a copy whose rows of floats are stored as "f16", "bf16" or "int8". None:
+                serve the store itself.
+            reorganize: Whether to reorder the rows first, so that batches read fewer pages.
 
         Returns:
-            The graph as `graphs` lists it.
+            The graph, as `graphs` lists it.
 
         Raises:
-            NotFound: There is no such store in the folder.
+            NotFound: The directory has no such store.
         """
         if narrow not in _NARROW:
-            raise UnsupportedArgument(f"narrow is {narrow!r}; use 'f16', 'bf16' or 'int8'")
+            raise UnsupportedArgument(
+                f"narrow={narrow!r} is not valid: expected 'f16', 'bf16' or 'int8'"
+            )
         rest = {"narrow": _NARROW[narrow], "reorganize": reorganize}
-        return (yield from field_of("GraphRegister", "graph", graph=graph, path=path, **rest))
+        made = yield from field_of("GraphRegister", "graph", graph=graph, path=path, **rest)
+        return cast(ServedGraph, made)
 
     @method
     def unregister_graph(self, graph: str) -> Steps[None]:
-        """Serves a graph no longer. Its files stay."""
+        """Stops serving a graph. Its files stay."""
         yield from call("GraphUnregister", graph=graph)
 
     @method
@@ -53,28 +63,31 @@ class Registering:
         *,
         path: str | None = None,
         graph: str = "",
-        prepare: str = "",
+        prepare: Literal["", "metadata", "hot", "all"] = "",
         fanouts: Sequence[int] | None = None,
         output: str = "",
         devices: Sequence[str] = (),
-    ) -> Steps[dict[str, Any]]:
-        """Serves a model on a graph. A name that there is already gets a new version.
+    ) -> Steps[ServedModel]:
+        """Serves a model on a graph. If the name exists, the model becomes its next version.
+
+        Give either `files` or `path`.
 
         Args:
-            model: The name that it gets.
-            files: A model file of this machine, which is sent.
-            path: A model file of the server's folder, relative to it, in place of `files`.
-            graph: The only graph of the server if empty.
-            prepare: What is brought into memory: "metadata" (default), "hot" or "all".
-            fanouts: Neighbours by hop in place of those of the file.
-            output: The output that answers, where the model has several.
-            devices: What computes, the preferred one first.
+            model: Name of the model.
+            files: Path of a local model file, which is sent to the server.
+            path: Path of a model file in the server's directory, relative to it.
+            graph: Name of the graph. May be empty if the server has one graph.
+            prepare: Data to load into memory: "metadata" (default), "hot" or "all", as in
+                `neargraph.Engine`.
+            fanouts: Neighbours per hop. None: those of the model file.
+            output: Name of the output. May be empty if the model has one.
+            devices: Names of the devices that compute, the preferred one first.
 
         Returns:
-            The version as `models` lists it.
+            The version, as `models` lists it.
 
         Raises:
-            InvalidRequest: The model does not fit the graph, or is damaged; `field` names what.
+            InvalidRequest: The model does not fit the graph, or is damaged; see `field`.
 
         Example:
             >>> client.register_model("sage", "sage.ngm")["version"]  # doctest: +SKIP
@@ -82,7 +95,7 @@ class Registering:
         """
         if (files is None) == (path is None):
             raise UnsupportedArgument(
-                "give the folder of a model file, or path= of one in the server's folder"
+                "give either files, a local model file, or path= of one in the server's directory"
             )
         message: dict[str, Any] = {"model": model, "graph": graph, "prepare": prepare}
         message |= {"fanouts": list(fanouts or []), "output": output, "devices": list(devices)}
@@ -92,49 +105,50 @@ class Registering:
         else:
             content = files_of(files)
         made = yield Request("register_model", (json.dumps(message), content))
-        return dict(json.loads(made)["model"])
+        return cast(ServedModel, json.loads(made)["model"])
 
     @method
     def unregister_model(self, model: str, *, graph: str = "") -> Steps[None]:
-        """Serves a model no longer: "name", or one version, "name@3"."""
+        """Stops serving a model, "name", or one version of it, "name@3"."""
         yield from call("ModelUnregister", model=model, graph=graph)
 
     @method
     def set_alias(self, alias: str, model: str, *, graph: str = "") -> Steps[None]:
-        """Lets a name stand for a version, "sage@3"; an empty one removes the name."""
+        """Makes a name an alias of a version, such as "sage@3". An empty version removes it."""
         yield from call("SetAlias", alias=alias, model=model, graph=graph)
 
     @method
     def pin_snapshot(self, *, graph: str = "", seconds: int = 0) -> Steps[Snapshot]:
-        """Keeps the newest commit readable while newer ones come.
+        """Keeps the newest commit readable after later commits.
 
         Args:
-            graph: The only graph of the server if empty.
-            seconds: How long; 0 is the server's default.
+            graph: Name of the graph. May be empty if the server has one graph.
+            seconds: Duration of the pin in seconds. 0: the server's default.
 
         Returns:
-            The snapshot; its `commit` is what `at_snapshot` takes.
+            The snapshot. Its `commit` is a value for `at_snapshot`.
         """
         made = yield from field_of("PinSnapshot", "snapshot", graph=graph, seconds=seconds)
         return Snapshot(**made)
 
     @method
     def unpin_snapshot(self, commit: int, *, graph: str = "") -> Steps[None]:
-        """Keeps a commit readable no longer."""
+        """Removes the pin of a commit."""
         yield from call("UnpinSnapshot", graph=graph, commit=commit)
 
     @stream
     def backup(self, target: str, *, graph: str = "", base: str = "") -> Opening[BackupState]:
-        """Copies a graph while it is served, and tells how far the copy is.
+        """Makes a backup of a graph while it is served, and streams the progress.
 
         Args:
-            target: A new folder in the server's folder for backups.
-            graph: The only graph of the server if empty.
-            base: A backup there: only pages that are newer are copied, and it has to stay.
+            target: Name of a new directory in the server's directory for backups.
+            graph: Name of the graph. May be empty if the server has one graph.
+            base: Name of an earlier backup there. Only newer pages are copied, so the new backup
+                needs the base. Empty: a complete backup.
 
         Raises:
-            RequestFailed: The folder is there already, or the disk is full.
-            NotPermitted: The token is not one of an administrator.
+            RequestFailed: The directory exists, or the disk is full.
+            NotPermitted: The token does not have the right "admin".
 
         Example:
             >>> *_, last = client.backup("monday")  # doctest: +SKIP

@@ -1,4 +1,4 @@
-"""Changes of a graph that a server applies as one commit."""
+"""Changes to a graph that a server applies as one commit."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,14 +12,14 @@ Ref = "int | NewNode"
 
 
 class NewNode:
-    """A node that these changes add; it has an id once they are applied."""
+    """A node that a group of changes adds. It gets its id when the changes are applied."""
 
     def __init__(self, number: int) -> None:
         self.number = number
 
 
 class Updates:
-    """Changes in order: a server applies all of them as one commit, or none.
+    """Changes to a graph, in order. A server applies all of them as one commit, or none.
 
     Example:
         >>> updates = ng.Updates()  # doctest: +SKIP
@@ -40,11 +40,11 @@ class Updates:
         """Adds a node.
 
         Args:
-            rows: A row by name of the tensor; others are 0.
-            node_type: The only type of the graph if empty.
+            rows: One row for each tensor, by name. Rows of other tensors are 0.
+            node_type: Name of the node type. May be empty if the graph has one.
 
         Returns:
-            What stands for the node in later changes.
+            The new node, for later changes of this group.
         """
         given = {name: numbers(row) for name, row in (rows or {}).items()}
         self.changes.append(("add_node", (node_type, given)))
@@ -64,14 +64,14 @@ class Updates:
         time: int | None = None,
         weight: float | None = None,
     ) -> None:
-        """Adds an edge between nodes that exist or that these changes add."""
+        """Adds an edge between existing nodes or nodes that these changes add."""
         ends = (_ref(source), _ref(destination))
         self.changes.append(("add_edge", (edge_type, *ends, time, weight)))
 
     def delete_edge(
         self, source: int, destination: int, *, edge_type: str = "", edge_id: int | None = None
     ) -> None:
-        """Deletes all edges between two nodes, or one of them."""
+        """Deletes all edges from a source to a destination, or only `edge_id`."""
         ends = (int(source), int(destination))
         self.changes.append(("delete_edge", (edge_type, *ends, edge_id)))
 
@@ -83,26 +83,26 @@ class Updates:
         tensor: str = "",
         node_type: str = "",
     ) -> None:
-        """Puts other rows in place.
+        """Replaces rows of a node tensor.
 
         Args:
-            nodes: Ids, [n].
-            rows: A row for each, [n, ...].
-            tensor: The only tensor of the type if empty.
-            node_type: The only type of the graph if empty.
+            nodes: Node ids or new nodes, [n].
+            rows: One new row for each node, [n, ...].
+            tensor: Name of the tensor. May be empty if the node type has one tensor.
+            node_type: Name of the node type. May be empty if the graph has one.
         """
         refs = [_ref(node) for node in nodes]
         self.changes.append(("update_rows", (node_type, tensor, refs, numbers(rows))))
 
 
 def numbers(given: Any) -> tuple[int, list[int], bytes]:
-    """An array for the wire: its kind of number, shape and bytes. Python's floats are f32."""
+    """Returns the dtype number, shape and bytes of an array. Python's floats become f32."""
     array = np.ascontiguousarray(given) if np.ndim(given) else np.asarray(given)
     if array.dtype == np.float64 and not isinstance(given, np.ndarray):
         array = array.astype(np.float32)
     code = CODES.get(array.dtype.newbyteorder("="), CODES.get(array.dtype))
     if code is None:
-        raise UnsupportedArgument(f"rows of {array.dtype} are not numbers that tensors have")
+        raise UnsupportedArgument(f"rows have dtype {array.dtype}, which tensors do not support")
     return code, list(array.shape), array.tobytes()
 
 

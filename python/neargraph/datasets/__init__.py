@@ -1,4 +1,4 @@
-"""Graphs that can be built on the spot, and data sets as other packages keep them on disk."""
+"""Generated graphs, and exports of stores to the data sets of other packages."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +29,7 @@ __all__ = [
     "to_pyg",
 ]
 
-# They read stores, which whoever imports a graph does not have to load.
+# Loaded lazily: these modules read stores, which an import of a graph does not need.
 _LAZY = {
     "Seed": "kronecker",
     "expand": "kronecker",

@@ -1,11 +1,13 @@
 """The graph of all Debian (or Ubuntu) packages, from apt's own lists on this machine.
 
-Nodes are packages in the order of `apt-cache dumpavail` (first entry of a name). An edge points
-from the dependency to the package that names it; version limits, architectures and build
-profiles are dropped, `a | b` gives both. A name that no package has is resolved through Provides,
-to each provider; names nobody provides are left out and counted. Tensors: `x`, f32, the binary
-bag of words of the one-line description (lower case, words met often enough); `y`, i64, the
-section without its component ("contrib/net" is "net"), no section merged, -1 where there is none.
+Nodes are packages in the order of `apt-cache dumpavail`; of entries with the same name, the first
+counts. An edge points from a dependency to the package that depends on it. Version limits,
+architectures and build profiles are ignored. `a | b` gives an edge from each. A name of no package
+is resolved through Provides to each provider. Names without a provider are left out and counted.
+
+Tensors: `x`, f32, is the binary bag of words of the one-line description (lower case, frequent
+words only). `y`, i64, is the section without its component ("contrib/net" is "net"), or -1 if there
+is none. Sections are not merged.
 """
 
 import re
@@ -41,12 +43,12 @@ _NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9.+-]*")
 
 
 class AptListsMissing(ImportFailed):
-    """apt is not here, or its lists hold too few packages to be a distribution."""
+    """apt is not installed, or its lists have fewer packages than a distribution."""
 
 
 @dataclass(slots=True)
 class Packages:
-    """What the lists say, one entry per package; names are resolved later."""
+    """The content of apt's lists, one entry per package. Names are not resolved yet."""
 
     names: dict[str, int] = field(default_factory=dict)
     sections: list[str] = field(default_factory=list)
@@ -57,7 +59,7 @@ class Packages:
     providers: dict[str, list[int]] = field(default_factory=dict)
 
     def add(self, stanza: dict[str, str]) -> None:
-        """Takes one stanza; a name met before is left as it was."""
+        """Adds one stanza, unless its package was added before."""
         name = stanza.get("Package", "")
         if not name or name in self.names:
             return
@@ -73,7 +75,7 @@ class Packages:
 
 
 def _targets(value: str) -> list[str]:
-    """Package names of a relation field, in order, each once."""
+    """The package names of a relation field, in order and without repeats."""
     names: dict[str, None] = {}
     for part in value.replace("|", ",").split(","):
         match = _NAME.match(part.strip())
@@ -83,7 +85,7 @@ def _targets(value: str) -> list[str]:
 
 
 def parse_stanzas(lines: Iterable[str]) -> Iterator[dict[str, str]]:
-    """The stanzas of a Packages file, each with the fields that matter here.
+    """Yields the stanzas of a Packages file, each with the fields that the graph needs.
 
     >>> list(parse_stanzas(["Package: a", "Depends: b,", " c", "", "Package: b"]))
     [{'Package': 'a', 'Depends': 'b, c'}, {'Package': 'b'}]
@@ -97,7 +99,7 @@ def parse_stanzas(lines: Iterable[str]) -> Iterator[dict[str, str]]:
                 yield stanza
             stanza, current = {}, ""
         elif line[0] in " \t":
-            # Description goes on with the long text, which is not the one-line summary.
+            # The lines after the first one of Description are the long text, which is not used.
             if current and current != "Description":
                 stanza[current] += " " + line.strip()
         else:
@@ -112,13 +114,14 @@ def parse_stanzas(lines: Iterable[str]) -> Iterator[dict[str, str]]:
 
 
 def read_apt(command: tuple[str, ...] = ("apt-cache", "dumpavail")) -> Packages:
-    """Every package that apt's lists name, streamed from ``command``.
+    """Reads all packages of apt's lists from the output of ``command``.
 
-    Raises `AptListsMissing` where apt is not installed, fails, or knows fewer than 10,000
-    packages (a machine whose lists were deleted knows only what is installed).
+    Raises:
+        AptListsMissing: apt is not installed, or it fails, or it lists fewer than 10,000 packages.
+            Without its lists, apt lists the installed packages only.
     """
     if shutil.which(command[0]) is None:
-        raise AptListsMissing(f"{command[0]}: not found; this demo graph needs Debian or Ubuntu")
+        raise AptListsMissing(f"{command[0]} is not installed; this graph needs Debian or Ubuntu")
     packages = Packages()
     with subprocess.Popen(
         command,
@@ -133,14 +136,14 @@ def read_apt(command: tuple[str, ...] = ("apt-cache", "dumpavail")) -> Packages:
             packages.add(stanza)
     if process.returncode != 0 or len(packages.names) < MIN_PACKAGES:
         raise AptListsMissing(
-            f"{' '.join(command)}: {len(packages.names):,} packages (exit {process.returncode}), "
-            f"so apt's lists are not here; fetch them with: {APT_COMMAND}"
+            f"apt's lists are missing: `{' '.join(command)}` printed {len(packages.names):,} "
+            f"packages (exit code {process.returncode}); fetch the lists with: {APT_COMMAND}"
         )
     return packages
 
 
 def _edges(packages: Packages, kinds: Iterable[str]) -> tuple[Array, int]:
-    """([E, 2] dependency, dependent; names left out because nobody provides them)."""
+    """Returns ([E, 2] dependency and dependent, number of names without a provider)."""
     pairs: list[tuple[int, int]] = []
     unknown = 0
     for kind in kinds:
@@ -153,7 +156,7 @@ def _edges(packages: Packages, kinds: Iterable[str]) -> tuple[Array, int]:
             unknown += not providers
             pairs.extend((provider, dependent) for provider in providers)
     table = np.array(pairs, dtype=np.int64).reshape(-1, 2)
-    # A package that conflicts with the virtual name it provides means all others, not itself.
+    # A package that conflicts with a virtual name that it provides itself excludes the others only.
     return table[table[:, 0] != table[:, 1]], unknown
 
 
@@ -166,13 +169,13 @@ def _stream(table: Array) -> Callable[[], Iterator[EdgeChunk]]:
 
 
 def plan_debian(packages: Packages, min_count: int = 10, typed: bool = False) -> GraphPlan:
-    """The plan of the package graph.
+    """Returns the plan of the package graph, for an import.
 
     Args:
-        packages: From `read_apt`.
-        min_count: Words in fewer descriptions than this are dropped.
-        typed: One edge type per kind of relation; otherwise all kinds are one edge type, which is
-            what the demo trains on.
+        packages: The result of `read_apt`.
+        min_count: Drop words that are in fewer descriptions.
+        typed: Make one edge type per kind of relation. Default: one edge type for all kinds, on
+            which the demo trains.
 
     Example:
         >>> plan_debian(read_apt())                                   # doctest: +SKIP
@@ -202,7 +205,7 @@ def plan_debian(packages: Packages, min_count: int = 10, typed: bool = False) ->
         unknown += missing
         edges.append(EdgePlan("package", relation, "package", _stream(table), num_edges=len(table)))
     origin = "apt-cache dumpavail"
-    message = f"{unknown:,} names that no package has or provides are left out"
+    message = f"{unknown:,} dependencies that no package provides were left out"
     notes = [Note("names-dropped", unknown, origin, message)] if unknown else []
     facts = [f"{count:,} packages, {width:,} words, {len(classes)} sections"]
     return GraphPlan(origin, "debian packages", [node], edges, notes, facts)

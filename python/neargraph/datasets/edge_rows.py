@@ -1,9 +1,9 @@
-"""The edges of a type as rows of a table: sources, destinations, and what belongs to each.
+"""The edges of a type as rows of a table: sources, destinations, and the values of each edge.
 
-Where edges have ids, row i is the edge with the i-th id, so that rows of edge tensors stand in
-their own order; for that the edges pass through a file. Otherwise rows come in the order of
+If edges have ids, row i is the edge with the i-th id, so that the rows of edge tensors keep their
+order. Edges are sorted through temporary files for that. Otherwise rows have the order of the
 in-neighbour lists. An undirected edge is two entries of the lists, and one row with ``once``. The
-invariant: a piece is a few megabytes, whatever the number of edges.
+invariant: a piece has a few megabytes, independent of the number of edges.
 """
 
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ _INLINE: dict[str, Any] = {"time": np.int64, "weight": np.float32}
 
 @dataclass(frozen=True)
 class EdgeRows:
-    """Some rows; columns that the edge type has not are None. Tensors are those of the type."""
+    """Some rows. A column that the edge type does not have is None."""
 
     sources: Array
     destinations: Array
@@ -43,7 +43,7 @@ class EdgeRows:
 
     @staticmethod
     def none(edge: EdgeType) -> "EdgeRows":
-        """No rows, of the columns that a type has."""
+        """Returns zero rows with the columns of an edge type."""
         ids = np.empty(0, np.int64)
         return EdgeRows(
             ids,
@@ -61,13 +61,13 @@ class EdgeTable:
     Args:
         snap: The version to read.
         edge: The type.
-        folder: Where files that pass may lie.
+        folder: The folder for temporary files.
         once: Whether an undirected edge is one row.
-        most: Most rows of a piece.
+        most: Largest number of rows in a piece.
 
     Attributes:
-        num_rows: Rows of the table.
-        renumbered: Whether ids have gaps, so that row i does not have id i.
+        num_rows: Number of rows.
+        renumbered: Whether edge ids have gaps, so that row i need not have id i.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class EdgeTable:
             self.num_rows = edge.num_edges
 
     def rows(self, with_tensors: bool = True) -> Iterator[EdgeRows]:
-        """The rows, in order; the same at each call."""
+        """Yields the rows in order. Each call yields the same rows."""
         pieces = self._of_lists() if self._by_id is None else self._of_ids()
         for sources, destinations, ids, times, weights in pieces:
             for span in spans(len(sources), self._step):
@@ -115,7 +115,7 @@ class EdgeTable:
         }
 
     def _entries(self) -> Iterator[tuple[Array, Neighbors]]:
-        """(destination of each entry, some lists)."""
+        """Yields (destination of each entry, some lists)."""
         for ids, found in lists_of(self._snap, self.edge):
             yield np.repeat(ids, np.diff(found.indptr)), found
 
@@ -127,7 +127,7 @@ class EdgeTable:
             yield found.indices[keep], destinations[keep], ids, times, weights
 
     def _scattered(self, folder: Path) -> dict[str, Any]:
-        """Files with the columns of each edge id; sources count from 1, and 0 is no edge."""
+        """Writes the columns by edge id to files. Sources count from 1; 0 marks a free id."""
         edge = self.edge
         there = {"time": edge.has_time, "weight": edge.has_weight}
         kinds = {name: _INLINE[name] for name in _INLINE if there[name]}
@@ -135,7 +135,7 @@ class EdgeTable:
         files: dict[str, Any] = {}
         for name, kind in kinds.items():
             path = folder / f"passing-{edge.index}-{name}"
-            # A file of no bytes cannot be mapped.
+            # An empty file cannot be mapped.
             files[name] = np.memmap(path, kind, "w+", shape=(max(1, edge.num_edge_ids),))
             path.unlink()
         for destinations, found in self._entries():
@@ -150,7 +150,7 @@ class EdgeTable:
         return files
 
     def _present(self) -> Iterator[Array]:
-        """The ids that edges have, ascending, in pieces."""
+        """Yields the edge ids in use, ascending, in pieces."""
         assert self._by_id is not None
         for span in spans(self.edge.num_edge_ids):
             yield span.start + np.flatnonzero(self._by_id["source"][span])
@@ -164,7 +164,7 @@ class EdgeTable:
 
 
 def _kind(tensor: TensorMeta) -> np.dtype[Any]:
-    """The dtype of rows of an edge tensor, as `widened` gives them."""
+    """The dtype of the rows that `widened` returns for an edge tensor."""
     return np.dtype(np.float32) if tensor.dtype == "bf16" else tensor.numpy_dtype
 
 

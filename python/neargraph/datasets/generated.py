@@ -1,7 +1,7 @@
-"""A generated graph with classes: what the demo falls back to, and what tests run on anywhere.
+"""A small generated graph with classes, for tests and examples on any machine.
 
-Nodes have a class; most edges join nodes of one class, and features are a noisy code of the
-class, so that both features and neighbours help. Everything follows from the seed (Philox).
+Most edges join nodes of one class, and features are a noisy code of the class, so both features and
+neighbours predict the class. The seed determines the graph (Philox).
 """
 
 from collections.abc import Iterator
@@ -19,10 +19,10 @@ def plan_generated(
     num_classes: int = 20,
     seed: int = 0,
 ) -> GraphPlan:
-    """The plan of a random graph with ``num_classes`` communities.
+    """Returns the plan of a random graph with ``num_classes`` communities, for an import.
 
-    Tensors: `x` f32 [num_features], binary; `y` i64. Nine of ten edges join nodes of one class
-    (node ids modulo the number of classes tell the class). Same arguments, same graph.
+    Tensors: `x` f32 [num_features], binary; `y` i64. The class of a node is its id modulo
+    ``num_classes``. 90 % of the edges join nodes of one class. Equal arguments give equal graphs.
 
     Example:
         >>> plan_generated(1000, 5000, 16, 4).nodes[0].num_nodes

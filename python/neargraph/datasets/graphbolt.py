@@ -1,10 +1,10 @@
-"""A store as GraphBolt's OnDiskDataset: a folder with metadata.yaml and .npy files, in blocks.
+"""Exports a store as GraphBolt's OnDiskDataset: a folder with metadata.yaml and .npy files.
 
-Edges are written in the order of the in-neighbour lists, so that one pass over the store does: row
-i of every edge feature belongs to edge i of the file, and the edge ids of the store are the feature
-`edge_id`. Node rows keep their ids. What GraphBolt has no place for is a mark that an import reads
-(`importers/graphbolt_marks.py`), or a note of the report. Invariant: the folder appears whole, by
-one rename, or not at all.
+Edges are written in the order of the in-neighbour lists, which takes one pass over the store. Row i
+of every edge feature belongs to edge i of the file; the feature `edge_id` has the store's edge ids.
+Node rows keep their ids. Properties that GraphBolt lacks become marks that an import reads
+(`importers/graphbolt_marks.py`), or notes of the report. Invariant: one rename makes the complete
+folder visible.
 """
 
 import json
@@ -56,24 +56,25 @@ def to_graphbolt(
 ) -> ExportReport:
     """Writes the newest version of a store as a raw `dgl.graphbolt.OnDiskDataset`.
 
-    Node and edge types are `graph`, node and edge tensors `feature_data` (`x` is called `feat` and
-    `y` is called `label`), and each split of nodes is a task with its seeds, and labels where the
-    type has `y`. Weights and times of edges are attributes of the graph, which GraphBolt samples
-    by. Both entries of an undirected edge are edges of the file. bf16 and scaled int8 are written
-    as float32, and rows without their zeros with them. Edge types carry marks (``neargraph`` in
-    metadata.yaml, which GraphBolt ignores), so that an import gives them the same edge ids, inline
-    columns, and `undirected`, `unique` and kept reverses.
+    - Node and edge types are in `graph`, their tensors in `feature_data`. `x` becomes `feat`, `y`
+      becomes `label`.
+    - Each split of nodes becomes a task with its seeds, and with labels if the type has `y`.
+    - Weights and times of edges become attributes of the graph, which GraphBolt can sample by.
+    - Both entries of an undirected edge become edges.
+    - bf16, scaled int8 and sparse rows become dense float32 rows.
+    - Each edge type has an entry ``neargraph`` in metadata.yaml, which GraphBolt ignores. From it,
+      an import restores edge ids, inline columns, `undirected`, `unique` and kept reverses.
 
     Args:
         store: The store, or one version of it.
-        folder: The new folder; what is there is never replaced.
-        progress: Called with (phase, rows done, rows in all).
+        folder: The new folder. It must not exist.
+        progress: Called with (phase, rows done, total rows).
 
     Returns:
-        What was written, and notes of what GraphBolt has no place for.
+        The files' sizes, and a note for each property that the folder does not keep.
 
     Raises:
-        UnsupportedArgument: The folder exists, or a type has a name with ":" in it.
+        UnsupportedArgument: The folder exists, or the name of a type contains ":".
         MissingDependency: PyYAML is not installed.
 
     Example:
@@ -98,7 +99,7 @@ def to_graphbolt(
 
 
 class _Writer:
-    """One export: what is read, where it goes, and what is said about it."""
+    """One export: the version, the folder, and the notes."""
 
     def __init__(self, snap: Snapshot, folder: Path, progress: Progress) -> None:
         self._snap, self._folder, self._progress = snap, folder, progress
@@ -113,18 +114,18 @@ class _Writer:
         for name in names:
             if ":" in name:
                 raise UnsupportedArgument(
-                    f'{snap.path}: GraphBolt does not take the type {name!r}, for its ":"; '
-                    "import the graph under another name"
+                    f"{snap.path}: the type name {name!r} is not valid in GraphBolt, which uses "
+                    '":" as a separator; import the graph with another type name'
                 )
 
     def report(self) -> list[dict[str, Any]]:
         return [asdict(note) for note in self._notes]
 
     def write(self, name: str) -> dict[str, Any]:
-        """Writes all arrays, and returns what metadata.yaml says."""
+        """Writes all arrays, and returns the content of metadata.yaml."""
         schema = self._snap.schema
         if schema.raw["reuse_ids"]:
-            message = "the store gives ids of deleted nodes to new ones; the folder does not say so"
+            message = "the folder does not keep that new nodes may reuse ids of deleted nodes"
             self._note("reuse-ids-dropped", self._snap.num_nodes, message)
         for part in ("nodes", "edges", "sets"):
             (self._folder / part).mkdir()
@@ -140,7 +141,7 @@ class _Writer:
             graph["edges"].append(entry)
             attributes += inline
             features += others
-        # GraphBolt wants an attribute of all edge types, or of none.
+        # GraphBolt requires an attribute of all edge types, or of none.
         for shared in _SHARED:
             mine = [one for one in attributes if one["name"] == shared]
             if mine and len(mine) == len(schema.edge_types):
@@ -161,7 +162,7 @@ class _Writer:
     def _node_features(self, node: NodeType) -> Iterator[dict[str, Any]]:
         if dead := node.num_nodes - node.num_nodes_live:
             self._note(
-                "nodes-deleted", dead, f"{dead} deleted {node.name} nodes stay, without edges"
+                "nodes-deleted", dead, f"{dead} deleted {node.name} nodes are kept without edges"
             )
         if node.has_dictionary:
             self._write_names(node)
@@ -183,13 +184,13 @@ class _Writer:
         with (self._folder / path).open("w") as file:
             for names in name_pieces(self._snap, node):
                 file.writelines(json.dumps(name) + "\n" for name in names)
-        message = f"GraphBolt has no names of nodes; those of {node.name} are in {path}"
+        message = f"GraphBolt has no string ids; those of {node.name} are in {path}"
         self._note("names-beside", node.num_nodes, message)
 
     def _write_rows(self, path: str, tensor: TensorMeta, node: NodeType) -> None:
         kind = numpy_kind(tensor)
         if is_widened(tensor):
-            message = f"the tensor {tensor.name} of {node.name} is {tensor.dtype}, written as f32"
+            message = f"tensor {tensor.name} of {node.name} is written as f32, not {tensor.dtype}"
             self._note("widened", node.num_nodes, message)
         with NpyWriter(self._folder / path, kind, (node.num_nodes, *tensor.shape)) as file:
             for first, rows in node_pieces(self._snap, node, tensor):
@@ -197,12 +198,12 @@ class _Writer:
                 self._progress(tensor.name, first + len(rows), node.num_nodes)
 
     def _edges(self, edge: EdgeType) -> tuple[dict[str, Any], list[Any], list[Any]]:
-        """Writes an edge type; its entry, its inline attributes, and its features."""
+        """Writes an edge type. Returns its entry, its inline attributes, and its features."""
         stem = f"edges/{edge.index}_{_plain('-'.join(edge.triple))}"
         total, named = edge.num_edges, _tensor_names(edge)
         for name, tensor in named.items():
             if name != tensor.name:
-                message = f"the tensor {tensor.name} of edge type {edge.triple} is called {name}"
+                message = f"tensor {tensor.name} of edge type {edge.triple} is renamed to {name}"
                 self._note("tensor-renamed", edge.num_edge_ids, message)
         kinds: dict[str, tuple[Any, tuple[int, ...]]] = {
             name: (_INLINE[name], ()) for name in _inline_names(edge)
@@ -241,7 +242,7 @@ class _Writer:
     def _columns(
         self, edge: EdgeType, found: Neighbors, named: dict[str, TensorMeta]
     ) -> Iterator[tuple[str, Array]]:
-        """Inline columns and rows of tensors of some lists, in their order."""
+        """Returns the inline columns and tensor rows of some lists, in their order."""
         inline = {"weight": found.weights, "time": found.times, EDGE_ID: found.edge_ids}
         yield from ((name, rows) for name, rows in inline.items() if rows is not None)
         for name, tensor in named.items():
@@ -287,7 +288,7 @@ class _Writer:
         return data
 
     def _members(self, node: NodeType, column: str, code: int) -> Iterator[NDArray[np.int64]]:
-        """The nodes of one part of a split, ascending, in pieces; deleted ones are in none."""
+        """Yields the nodes of one part of a split, ascending, without deleted nodes."""
         dead = self._snap.dead_nodes(node.name)
         for first, codes in self._snap.scan(node, column):
             yield np.setdiff1d(first + np.flatnonzero(codes == code), dead, assume_unique=True)
@@ -317,7 +318,7 @@ def _marks(edge: EdgeType, raw: dict[str, Any]) -> Marks:
 
 
 def _tensor_names(edge: EdgeType) -> dict[str, TensorMeta]:
-    """The tensors of an edge type by the names of their features, which no inline column has."""
+    """Maps feature names, which differ from those of inline columns, to edge tensors."""
     inline = _inline_names(edge)
     return {t.name + ("_rows" if t.name in inline else ""): t for t in edge.tensors}
 
@@ -331,5 +332,5 @@ def _in_memory(path: str) -> dict[str, Any]:
 
 
 def _plain(name: str) -> str:
-    """A name as part of a file's name."""
+    """A name in the form that is valid in a file name."""
     return re.sub(r"[^\w.-]", "_", name)[:80]

@@ -1,10 +1,10 @@
-"""The Kronecker expansion of a store: the same graph, `factor` times as large, with a seed graph.
+"""The Kronecker expansion of a store: its product with a small seed graph.
 
-SmartSAGE (section V) enlarges data sets so, because the product keeps the shape of the degree
-distribution, and the mean degree grows with the mean degree of the seed. Node v of copy a is
-v * factor + a; the edge u -> v and the seed's edge a -> b give u * factor + a -> v * factor + b. So
+SmartSAGE (section V) enlarges data sets this way. The product keeps the shape of the degree
+distribution; the mean degree grows by the mean degree of the seed. Node v of copy a becomes node
+v * factor + a. The edge u -> v and the seed's edge a -> b give u * factor + a -> v * factor + b. So
 there are E_seed * E edges, and the in-degree of a node is that of v times that of a. Everything
-streams: memory is that of the open store, of the import, and of the seed.
+streams: memory is that of the open store, the import and the seed.
 """
 
 from collections.abc import Callable, Iterator
@@ -36,7 +36,7 @@ Array = NDArray[Any]
 
 FACTOR_MAX = 1 << 12
 _NAMES_AT_ONCE = 1 << 14
-# The edges between two groups, counted and sorted with those of all other pairs.
+# Bytes for each pair of groups while edges between groups are counted and sorted.
 _BYTES_PER_PAIR = 64
 
 
@@ -59,37 +59,45 @@ class Seed:
     def __init__(self, num_nodes: int, sources: ArrayLike, destinations: ArrayLike) -> None:
         ends = [np.asarray(end) for end in (sources, destinations)]
         if not 1 <= num_nodes <= FACTOR_MAX:
-            raise UnsupportedArgument(f"a seed of {num_nodes} nodes; give 1 to {FACTOR_MAX}")
+            raise UnsupportedArgument(
+                f"num_nodes={num_nodes} is out of range for a seed graph: use 1 to {FACTOR_MAX}"
+            )
         if any(end.ndim != 1 or end.dtype.kind not in "iu" for end in ends):
-            raise UnsupportedArgument("the ends of a seed's edges are not two lists of integers")
+            raise UnsupportedArgument(
+                "sources and destinations of a seed graph must be two lists of integers"
+            )
         if len(ends[0]) != len(ends[1]) or not len(ends[0]):
-            raise UnsupportedArgument("a seed has no edge, or not two ends for each")
+            raise UnsupportedArgument(
+                "sources and destinations of a seed graph must have equal lengths of at least 1"
+            )
         if any(int(end.min()) < 0 or int(end.max()) >= num_nodes for end in ends):
-            raise UnsupportedArgument(f"a seed's edge has an end that is not 0 to {num_nodes - 1}")
+            raise UnsupportedArgument(
+                f"an edge of the seed graph has an end outside 0 to {num_nodes - 1}"
+            )
         object.__setattr__(self, "num_nodes", num_nodes)
         for name, end in zip(("sources", "destinations"), ends, strict=True):
             object.__setattr__(self, name, end.astype(np.int64))
 
     @property
     def num_edges(self) -> int:
-        """Edges of the seed; an expansion has so many for each edge."""
+        """Edges of the seed: the number of edges that each edge becomes in an expansion."""
         return len(self.sources)
 
     @staticmethod
     def shrunk(store: Store | Snapshot, factor: int, density: float = 3.0) -> "Seed":
-        """The graph itself, shrunk to ``factor`` nodes: a fractal expansion.
+        """Returns the graph shrunk to ``factor`` nodes; with it, an expansion is fractal.
 
-        Nodes are grouped into ranges of ids; the pairs of groups with most edges are joined both
-        ways until a node has about ``density`` edges, its own loop among them. Edge types between
-        different node types do not count.
+        Nodes are grouped into ranges of ids. The pairs of groups with the most edges are joined in
+        both directions, until a node has about ``density`` edges, its loop included. Edge types
+        between different node types are not counted.
 
         Raises:
             UnsupportedArgument: ``factor`` or ``density`` is out of range.
         """
         if not 1 <= factor <= FACTOR_MAX or not 1 <= density <= factor:
             raise UnsupportedArgument(
-                f"factor {factor} and density {density:g}: give a factor of 1 to {FACTOR_MAX}, and "
-                "a density of 1 up to the factor"
+                f"factor={factor} with density={density:g} is not valid: use a factor of 1 to "
+                f"{FACTOR_MAX}, and a density of 1 to the factor"
             )
         snap, weight = store.snapshot(), np.zeros((factor, factor), dtype=np.int64)
         for edge in snap.schema.edge_types:
@@ -103,28 +111,34 @@ class Seed:
 
     @staticmethod
     def read(path: Path | str) -> "Seed":
-        """The seed of a .npy file of edges, [2, E] or [E, 2]; its nodes are 0 to the largest end.
+        """Reads a seed from a .npy file of edges, [2, E] or [E, 2]. Its nodes are 0 to the last id.
 
-        Raises `ImportFailed` for a file that is missing, damaged or of another shape.
+        Raises:
+            ImportFailed: The file is missing or damaged, or has another shape.
+            UnsupportedArgument: The file has too many edges.
         """
         array = open_npy(path)
         rows = array if pair_layout(array, str(path)) == "rows" else array.T
         if rows.shape[1] > FACTOR_MAX**2:
-            raise UnsupportedArgument(f"{path}: {rows.shape[1]} edges are too many for a seed")
+            raise UnsupportedArgument(
+                f"{path}: {rows.shape[1]} edges are too many for a seed graph of at most "
+                f"{FACTOR_MAX} nodes"
+            )
         most = int(rows.max(initial=-1))
         return Seed(most + 1, np.array(rows[0]), np.array(rows[1]))
 
     @staticmethod
     def of_marks(marks: Array) -> "Seed":
-        """The seed of a bool [n, n] whose row is the source."""
+        """Returns the seed of a bool adjacency matrix [n, n], whose rows are sources."""
         sources, destinations = np.nonzero(marks)
         return Seed(len(marks), sources, destinations)
 
 
 def marks_of(weight: Array, density: float) -> Array:
-    """A symmetric bool [n, n] with its diagonal and about ``density`` marks in a row.
+    """Returns a symmetric bool [n, n] with its diagonal and about ``density`` marks in a row.
 
-    ``weight`` [n, n] counts the edges between groups: the heaviest pairs are marked, both ways.
+    ``weight`` [n, n] counts the edges between groups. The heaviest pairs are marked, in both
+    directions.
     """
     factor = len(weight)
     marks = np.eye(factor, dtype=bool)
@@ -150,29 +164,29 @@ def expand(
 ) -> dict[str, Any]:
     """Writes the Kronecker product of a store with a seed graph as the store ``out``.
 
-    Node v of copy a is ``v * factor + a``, of each node type. Features, labels and splits are
-    repeated, also times and weights of edges; names get "/a" behind them. Edges are numbered anew:
-    edge tensors have a row for each. What a store loses is in the notes: an undirected type becomes
-    one of both directions, and deleted nodes are nodes without edges, which are in no split.
+    In each node type, node v of copy a is ``v * factor + a``. Features, labels, splits, and times
+    and weights of edges are repeated. String ids get the suffix "/a". Edges get new ids, and edge
+    tensors one row for each. The report's notes list the differences: an undirected type becomes a
+    directed one with both directions, and deleted nodes become nodes without edges or split.
 
     Args:
         store: The store, or one version of it.
         out: The new store.
-        factor: Copies of each node; may be left out with ``seed``.
-        density: Mean degree of the seed that is made of the graph, by which edges grow. Default: 3,
-            or the factor where that is less.
-        seed: The seed graph, instead of one that is made of the graph (`Seed.shrunk`).
+        factor: Copies of each node. Default: the number of nodes of ``seed``.
+        density: Mean degree of the seed that `Seed.shrunk` makes from the graph; the number of
+            edges grows by ``factor * density``. Default: 3, or the factor if that is less.
+        seed: The seed graph. Default: `Seed.shrunk`.
         progress: Called with (phase, done, total).
-        memory: Bound of what the import adds to the process. Default: a quarter of RAM.
-        words: How notes say what to do; those of Python, unless another face shows them.
+        memory: The most memory that the import adds to the process. Default: a quarter of RAM.
+        words: Turns the remedy of a note into text. Default: in terms of Python.
         **options: Fields of `ImportOptions`, such as ``threads`` and ``overwrite``.
 
     Returns:
         The report of an import.
 
     Raises:
-        UnsupportedArgument: ``factor``, ``density`` and ``seed`` do not fit each other.
-        BudgetTooSmall: ``memory`` does not hold the counts of which a seed is made.
+        UnsupportedArgument: ``factor``, ``density`` and ``seed`` contradict each other.
+        BudgetTooSmall: ``memory`` is too small for the edge counts that a seed is made from.
         ImportFailed: ``out`` exists.
 
     Example:
@@ -182,21 +196,22 @@ def expand(
     budget = None if memory is None else parse_bytes(memory)
     if seed is None:
         if factor is None:
-            raise UnsupportedArgument("expand needs a factor or a seed")
+            raise UnsupportedArgument("expand needs factor= or seed=; give one of them")
         where = f"{snap.path}: edges between {factor} groups of nodes"
         with allowed(budget, where=where):
             hold(where, _BYTES_PER_PAIR * min(factor, FACTOR_MAX) ** 2)
             seed = Seed.shrunk(snap, factor, min(3.0, factor) if density is None else density)
     elif density is not None:
-        raise UnsupportedArgument("density is for a seed that is made of the graph; drop it")
+        raise UnsupportedArgument("density= has no effect on a given seed graph; drop density=")
     elif factor not in (None, seed.num_nodes):
         raise UnsupportedArgument(
-            f"factor {factor}, but the seed has {seed.num_nodes} nodes; give one of them"
+            f"factor={factor} does not match the {seed.num_nodes} nodes of the seed graph; drop "
+            "factor="
         )
     settings = ImportOptions(memory=budget, **options)
     plan = plan_expansion(snap, seed)
     if snap.schema.reverse_types and not settings.reverse:
-        message = "kept reverses are not taken over"
+        message = "kept reverses are not copied"
         count, advice = len(snap.schema.reverse_types), remedy("BuildReverse")
         plan.notes.append(Note("reverse-dropped", count, snap.path, message, remedy=advice))
     report = run_import(plan, out, settings, progress)
@@ -204,7 +219,7 @@ def expand(
 
 
 def plan_expansion(snap: Snapshot, seed: Seed) -> GraphPlan:
-    """The plan of a product; see `expand`."""
+    """Returns the plan of a product, for an import; see `expand`."""
     notes = [note for node in snap.schema.node_types for note in _node_losses(snap, node)]
     notes += [note for edge in snap.schema.edge_types for note in _edge_losses(snap, edge)]
     nodes = [_node_plan(snap, node, seed) for node in snap.schema.node_types]
@@ -215,20 +230,20 @@ def plan_expansion(snap: Snapshot, seed: Seed) -> GraphPlan:
 
 def _node_losses(snap: Snapshot, node: NodeType) -> Iterator[Note]:
     if dead := node.num_nodes - node.num_nodes_live:
-        message = f"{dead} deleted nodes of {node.name} are nodes without edges, in no split"
+        message = f"{dead} deleted nodes of {node.name} become nodes without edges or split"
         yield Note("nodes-deleted", dead, snap.path, message)
 
 
 def _edge_losses(snap: Snapshot, edge: EdgeType) -> Iterator[Note]:
     kind = f"edge type {edge.triple}"
     if edge.undirected:
-        message = f"{kind} is undirected; its entries become edges of both directions"
+        message = f"{kind} is undirected; its edges become pairs of directed edges"
         yield Note("undirected-dropped", edge.num_edges, snap.path, message)
     if snap.schema.raw["edge_types"][edge.index].get("unique"):
-        message = f"{kind} is unique; the new one takes parallel edges"
+        message = f"{kind} loses its property unique"
         yield Note("unique-dropped", edge.num_edges, snap.path, message)
     if edge.has_edge_ids:
-        message = f"{kind}: edges are numbered anew, in the order of the lists"
+        message = f"{kind}: edges get new ids, in the order of the lists"
         yield Note("edge-ids-renumbered", edge.num_edges, snap.path, message)
 
 
@@ -267,7 +282,7 @@ def _repeated(
             dtype = "f32" if tensor.scaled else "stored"
             rows = snap.features(node.name, ids, tensor.name, dtype)
             if tensor.is_split:
-                # The copies are nodes that nobody deleted, and would train.
+                # Copies of deleted nodes are not deleted; in a split, they would be trained on.
                 rows = np.where(np.isin(ids, dead), 0, rows).astype(rows.dtype)
             yield np.repeat(rows, factor, axis=0)
 
@@ -310,7 +325,7 @@ def _edge_plan(snap: Snapshot, edge: EdgeType, seed: Seed) -> EdgePlan:
 
 
 def _edge_tensor(snap: Snapshot, edge: EdgeType, tensor: TensorMeta, seed: Seed) -> TensorPlan:
-    """The rows of a tensor in the order in which the edges come."""
+    """Returns the plan of an edge tensor, with rows in the order of `_edge_plan`."""
     most = chunk_rows(tensor.numpy_dtype.itemsize * tensor.num_columns)
     step = max(1, min(CHUNK_EDGES, most) // seed.num_edges)
 
@@ -325,7 +340,7 @@ def _edge_tensor(snap: Snapshot, edge: EdgeType, tensor: TensorMeta, seed: Seed)
 
 
 def _entries(snap: Snapshot, edge: EdgeType, step: int) -> Iterator[tuple[Array, Array, Neighbors]]:
-    """(sources, destinations, columns) of all entries by destination, ``step`` at once."""
+    """Yields (sources, destinations, columns) of all entries, ``step`` destinations at a time."""
     for ids, found in lists_of(snap, edge):
         destinations = np.repeat(ids, np.diff(found.indptr))
         for span in spans(len(destinations), step):

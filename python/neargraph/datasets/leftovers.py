@@ -1,7 +1,7 @@
-"""What an export to tables or arrays cannot hold: notes, and the options of an import that help.
+"""Properties that an export to tables or arrays loses: notes, and import options that restore some.
 
-What must not live here: how anything is written. The invariant: whatever of a store an import of
-the output would not give back has a note here.
+What must not live here: how anything is written. The invariant: each property of a store that an
+import of the output does not restore has a note here.
 """
 
 from dataclasses import asdict, dataclass, field
@@ -14,7 +14,7 @@ from neargraph.snapshot import Snapshot
 
 @dataclass
 class Leftovers:
-    """Notes of one export, and the options with which an import gives the same store."""
+    """The notes of one export, and the import options that restore the store."""
 
     snap: Snapshot
     notes: list[Note] = field(default_factory=list)
@@ -30,7 +30,7 @@ class Leftovers:
 
     @property
     def import_options(self) -> list[str]:
-        """The options as they are typed."""
+        """The options as typed on the command line."""
         return [word for pair in self.options.items() for word in pair if word is not None]
 
     def report(self) -> list[dict[str, Any]]:
@@ -38,27 +38,29 @@ class Leftovers:
         return [asdict(note) for note in self.notes]
 
     def of_nodes(self, node: NodeType) -> None:
-        """Notes of a node type: deleted nodes, dtypes that the output has not."""
+        """Adds notes about a node type: deleted nodes, and dtypes that the output lacks."""
         if dead := node.num_nodes - node.num_nodes_live:
-            message = f"{dead} deleted nodes of type {node.name} stay, without edges"
+            message = f"{dead} deleted nodes of type {node.name} are kept without edges"
             self.note("nodes-deleted", dead, message)
         for tensor in node.tensors:
             if tensor.sparse:
-                message = f"tensor {tensor.name} of {node.name} is stored without its zeros; they"
-                self.note("zeros-written", node.num_nodes, f"{message} are written")
+                message = f"tensor {tensor.name} of {node.name} is sparse, and is written densely"
+                self.note("zeros-written", node.num_nodes, message)
             if tensor.scaled or tensor.dtype == "bf16":
-                message = f"tensor {tensor.name} of {node.name} is {tensor.dtype}, written as f32"
+                message = (
+                    f"tensor {tensor.name} of {node.name} is written as f32, not {tensor.dtype}"
+                )
                 self.note("widened", node.num_nodes, message)
 
     def of_edges(self, edge: EdgeType) -> None:
-        """Notes of the tensors of an edge type."""
+        """Adds notes about the tensors of an edge type."""
         for tensor in edge.tensors:
             if tensor.dtype == "bf16":
-                message = f"tensor {tensor.name} of {_named(edge)} is bf16, written as f32"
+                message = f"tensor {tensor.name} of {_named(edge)} is written as f32, not bf16"
                 self.note("widened", edge.num_edge_ids, message)
 
     def of_store(self, once: bool) -> None:
-        """How the store was imported; ``once``: an undirected edge is one row."""
+        """Adds notes and options for the store. With ``once``, an undirected edge is one row."""
         schema = self.snap.schema
         if schema.raw["reuse_ids"]:
             self.needs("--reuse-ids")
@@ -68,7 +70,7 @@ class Leftovers:
         if once and undirected:
             self.needs("--undirected")
         else:
-            self._lost("undirected", undirected, "both directions of an edge are rows")
+            self._lost("undirected", undirected, "each edge is written in both directions")
         unique = [edge for edge, entry in raw.items() if entry.get("unique")]
         self._of_all("unique", unique, list(raw))
         # An undirected type is its own reverse.
@@ -77,7 +79,7 @@ class Leftovers:
         self._of_all("reverse", kept, directed)
 
     def keep_ids(self) -> None:
-        """Edge ids, where the output does not say which types have them; tensors need them."""
+        """Adds the option for edge ids, if the output does not mark which types have them."""
         edges = list(self.snap.schema.edge_types)
         lacking = [edge for edge in edges if edge.has_edge_ids and not edge.tensors]
         if lacking and all(edge.has_edge_ids for edge in edges):
@@ -86,14 +88,14 @@ class Leftovers:
             self._lost("edge-ids", lacking, "import --edge-ids would apply to all edge types")
 
     def _narrow_x(self, nodes: tuple[NodeType, ...]) -> None:
-        """The dtype of x, which one option of an import gives to all node types."""
+        """Adds the option for the dtype of x, which an import applies to all node types."""
         kinds = {t.dtype for node in nodes for t in node.tensors if t.name == "x"}
         (kind,) = kinds if len(kinds) == 1 else [""]
         if kind in ("bf16", "i8"):
             self.needs("--x-dtype", kind)
 
     def _of_all(self, flag: str, having: list[EdgeType], among: list[EdgeType]) -> None:
-        """An option of an import is for all edge types, so it does only if all have the flag."""
+        """Adds an import option, which applies to all edge types, if all of them have the flag."""
         if having and len(having) == len(among):
             self.needs(f"--{flag}")
         else:
@@ -110,6 +112,6 @@ def _named(edge: EdgeType) -> str:
 
 
 def all_undirected(snap: Snapshot) -> bool:
-    """Whether every edge type is undirected, so that one option of an import says so of all."""
+    """Whether every edge type is undirected, so that one import option covers all."""
     types = snap.schema.edge_types
     return bool(types) and all(edge.undirected for edge in types)

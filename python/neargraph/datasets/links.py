@@ -1,8 +1,8 @@
-"""The link splits of data sets on disk: pairs to train, validate and test a loader's links with.
+"""The link splits of data sets on disk: pairs to train, validate and test link prediction with.
 
-They are supervision, not content of the graph: stored as edges they would be sampled as neighbours,
-and give away what is to be predicted. So an import leaves them out with a note, and here they are
-read from the same folder.
+They are supervision, not part of the graph. Stored as edges, they would be sampled as neighbours
+and reveal the links to predict. So an import leaves them out with a note, and this module reads
+them from the imported folder.
 """
 
 from pathlib import Path
@@ -16,21 +16,21 @@ from neargraph.importers.ogb_splits import ogb_links
 
 
 def link_splits(path: Path | str, split: str | None = None) -> dict[str, dict[str, Any]]:
-    """The link splits of an OGB or GraphBolt folder, by part and by name.
+    """Reads the link splits of an OGB or GraphBolt folder.
 
     Args:
         path: The folder that was imported.
-        split: Which of several splits of an OGB folder, such as ``"time"``.
+        split: Name of the split, such as ``"time"``, if an OGB folder has several.
 
     Returns:
-        ``"train"``, ``"valid"`` and ``"test"`` to what the files hold: ``edge`` int64 [n, 2]
-        (source, destination), ``edge_neg`` [m, 2], ``weight``, ``year``, ``head``, ``relation``,
-        ``tail``, ``labels``, ... Arrays of GraphBolt and tensors of OGB are mapped from the files.
-        Where a GraphBolt folder has edge types, each part maps "source:relation:destination" to
-        such a dictionary.
+        A dictionary of arrays for each of ``"train"``, ``"valid"`` and ``"test"``, with the names
+        in the files: ``edge`` int64 [n, 2] (source, destination), ``edge_neg`` [m, 2], ``weight``,
+        ``year``, ``head``, ``relation``, ``tail``, ``labels``, ... Arrays are memory-mapped. If a
+        GraphBolt folder has edge types, each part has such a dictionary for each
+        "source:relation:destination".
 
     Raises:
-        ImportFailed: The folder is of another layout, has no link splits, or is damaged.
+        ImportFailed: The folder is damaged, has another layout, or has no link splits.
 
     Example:
         >>> pairs = link_splits("dataset/ogbl_collab")["train"]["edge"]    # doctest: +SKIP

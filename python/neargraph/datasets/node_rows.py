@@ -1,7 +1,7 @@
-"""Rows of node tensors as NumPy has them, in pieces, for data sets of other packages.
+"""Rows of node tensors as NumPy arrays, in pieces, for exports.
 
 bf16 and scaled int8 have no NumPy dtype, so they are read as float32 (`is_widened`). The invariant:
-a piece is a few megabytes, whatever the tensor.
+a piece has a few megabytes, independent of the tensor.
 """
 
 from collections.abc import Iterator
@@ -21,17 +21,17 @@ NAMES_AT_ONCE = 1 << 14
 
 
 def is_widened(tensor: TensorMeta) -> bool:
-    """Whether NumPy has no dtype for what the store has."""
+    """Whether NumPy has no dtype for the stored values."""
     return tensor.scaled or tensor.dtype == "bf16"
 
 
 def numpy_kind(tensor: TensorMeta) -> np.dtype[Any]:
-    """The dtype that rows of a tensor are written as."""
+    """Returns the dtype in which rows of a tensor are written."""
     return np.dtype(np.float32) if is_widened(tensor) else tensor.numpy_dtype
 
 
 def node_rows(snap: Snapshot, node: NodeType, tensor: TensorMeta, ids: Array) -> Array:
-    """Rows of a node tensor, with the dtype of `numpy_kind`; read in pieces."""
+    """Reads rows of a node tensor in pieces. Their dtype is that of `numpy_kind`."""
     dtype, kind = "f32" if is_widened(tensor) else "stored", numpy_kind(tensor)
     step = chunk_rows(kind.itemsize * tensor.num_columns)
     if len(ids) <= step:
@@ -44,7 +44,7 @@ def node_rows(snap: Snapshot, node: NodeType, tensor: TensorMeta, ids: Array) ->
 
 
 def node_pieces(snap: Snapshot, node: NodeType, tensor: TensorMeta) -> Iterator[tuple[int, Array]]:
-    """All rows of a node tensor, each piece with the id of its first row."""
+    """Yields all rows of a node tensor in pieces, each with the id of its first row."""
     step = chunk_rows(numpy_kind(tensor).itemsize * tensor.num_columns)
     for span in spans(node.num_nodes, step):
         ids = np.arange(span.start, span.stop)
@@ -52,13 +52,13 @@ def node_pieces(snap: Snapshot, node: NodeType, tensor: TensorMeta) -> Iterator[
 
 
 def name_pieces(snap: Snapshot, node: NodeType) -> Iterator[list[str]]:
-    """The string ids of a node type, in order."""
+    """Yields the string ids of a node type in order, in pieces."""
     for span in spans(node.num_nodes, NAMES_AT_ONCE):
         yield snap.names(np.arange(span.start, span.stop), node.name)
 
 
 def widened(rows: Array, tensor: TensorMeta) -> Array:
-    """Rows of an edge tensor as NumPy has them: bf16, which is read as raw bits, as float32."""
+    """Converts bf16 rows of an edge tensor, read as raw bits, to float32; others are unchanged."""
     if tensor.dtype != "bf16":
         return rows
     return (rows.astype(np.uint32) << 16).view(np.float32)

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 
 class NpyWriter:
-    """A .npy file that is written in pieces, in order or by place."""
+    """A .npy file that is written in pieces, in order or at given positions."""
 
     def __init__(
         self,
@@ -24,16 +24,16 @@ class NpyWriter:
         self._start = self._file.tell() if self._file.seekable() else 0
 
     def write(self, rows: NDArray[Any]) -> None:
-        """Adds rows behind those that are there."""
+        """Appends rows."""
         self._file.write(np.ascontiguousarray(rows, dtype=self._kind).data)
 
     def write_at(self, place: int, values: NDArray[Any]) -> None:
-        """Puts elements at their place."""
+        """Writes elements at a position."""
         self._file.seek(self._start + place * self._kind.itemsize)
         self.write(values)
 
     def close(self) -> None:
-        """Ends the file."""
+        """Completes and closes the file."""
         self._file.close()
 
     def __enter__(self) -> "NpyWriter":

@@ -1,10 +1,10 @@
-"""A store as one .npz file, which NumPy and `neargraph import` read.
+"""Exports a store as one .npz file, which NumPy and `neargraph import` read.
 
-Members, by node type T and edge type A, r, B: `num_nodes_T`; `T_NAME` for each tensor, with
-`T_y_names` for the names of classes; `T_ids` for string ids; `A__r__B` [2, E] and `A__r__B__NAME`
-for `time`, `weight`, `edge_id` and each edge tensor. Members are written in pieces and not
-compressed. What the file cannot hold is a note of the report. The invariant: the file appears whole
-or not at all.
+Members of node type T: `num_nodes_T`, `T_NAME` for each tensor, `T_y_names` (class names) and
+`T_ids` (string ids). Members of edge type (A, r, B): `A__r__B` [2, E], and `A__r__B__NAME` for
+`time`, `weight`, `edge_id` and each edge tensor. Members are written in pieces, uncompressed.
+Properties that the file does not keep are notes of the report. The invariant: one rename makes the
+complete file visible.
 """
 
 import zipfile
@@ -38,21 +38,24 @@ _INT, _FLOAT = np.dtype(np.int64), np.dtype(np.float32)
 def to_npz(
     store: Store | Snapshot, out: Path | str, *, progress: Progress | None = None
 ) -> ExportReport:
-    """Writes the newest version of a store as an .npz file; see the module for its members.
+    """Writes the newest version of a store as an .npz file.
 
-    Rows of edge tensors stand beside their edge. Splits are `T_split_0` (0 none, 1 train, 2 val, 3
-    test). An import reads all but string ids.
+    Members of node type T: `num_nodes_T`, `T_NAME` for each tensor, `T_y_names` (class names),
+    `T_ids` (string ids) and `T_split_0` (0 none, 1 train, 2 val, 3 test). Members of edge type
+    (A, r, B): `A__r__B` [2, E], and `A__r__B__NAME` for `time`, `weight`, `edge_id` and each edge
+    tensor, in the order of the edges. An import reads all but string ids.
 
     Args:
         store: The store, or one version of it.
-        out: The new file, NAME.npz; an existing one is never replaced.
-        progress: Called with (phase, rows done, rows in all).
+        out: The new file, NAME.npz. It must not exist.
+        progress: Called with (phase, rows done, total rows).
 
     Returns:
-        What was written, how an import reads it again, and what it lacks.
+        The file's size, the options for an import of it, and a note for each property that the
+        file does not keep.
 
     Raises:
-        UnsupportedArgument: `out` exists, does not end in .npz, or names of types are ambiguous.
+        UnsupportedArgument: `out` exists or does not end in .npz, or names of types are ambiguous.
 
     Example:
         >>> neargraph.datasets.to_npz(store, "graph.npz")                  # doctest: +SKIP
@@ -78,7 +81,7 @@ def to_npz(
 
 
 class _Writer:
-    """One export: its members, and what they cannot hold."""
+    """One export: its members and its notes."""
 
     def __init__(
         self, snap: Snapshot, archive: zipfile.ZipFile, folder: Path, progress: Progress
@@ -92,8 +95,8 @@ class _Writer:
             longer = [other for other in names if other.startswith(f"{name}_")]
             if "__" in name or name.startswith("_") or name.endswith("_") or longer:
                 raise UnsupportedArgument(
-                    f"{snap.path}: the type {name!r} makes names of members ambiguous; use "
-                    "--format pyg"
+                    f"{snap.path}: with the type name {name!r}, names of .npz members are "
+                    "ambiguous; use --format pyg"
                 )
 
     def write(self) -> None:
@@ -122,7 +125,7 @@ class _Writer:
         if node.has_dictionary:
             self._ids(node)
         if any(t.is_split and t.mask_width is not None for t in node.tensors):
-            message = f"masks of {node.name} are columns split_0, ...; an import keeps the columns"
+            message = f"masks of {node.name} become columns split_0, ..., also after an import"
             self.left.note("mask-width-dropped", node.num_nodes, message)
         for tensor in node.tensors:
             name = f"{node.name}_{tensor.name}"
@@ -133,7 +136,7 @@ class _Writer:
                 names = np.array(tensor.class_names)
                 self._member(f"{name}_names", names.dtype, names.shape, iter([names]))
             elif tensor.class_names:
-                message = f"class names of {node.name}.{tensor.name} are left out"
+                message = f"class names of {node.name}.{tensor.name} are not written"
                 self.left.note("class-names-dropped", len(tensor.class_names), message)
 
     def _ids(self, node: NodeType) -> None:
@@ -141,8 +144,8 @@ class _Writer:
         kind = np.dtype(f"<U{max(1, longest)}")
         pieces = (np.array(names, kind) for names in name_pieces(self._snap, node))
         self._member(f"{node.name}_ids", kind, (node.num_nodes,), pieces)
-        message = f"an import leaves out the string ids in {node.name}_ids; --format parquet keeps"
-        self.left.note("string-ids-dropped", node.num_nodes, f"{message} them")
+        message = f"an import does not read the string ids in {node.name}_ids"
+        self.left.note("string-ids-dropped", node.num_nodes, f"{message}; use --format parquet")
 
     def _counted(
         self, phase: str, total: int, pieces: Iterator[tuple[int, Array]]
@@ -169,8 +172,8 @@ class _Writer:
         if table.renumbered:
             gaps = edge.num_edge_ids - count
             message = (
-                f"{gaps} edge ids of {name} are free, so edges are numbered by row; "
-                f"{name}__old_edge_id has their ids"
+                f"{name} has {gaps} unused edge ids, so edges are renumbered by row; "
+                f"{name}__old_edge_id has the old ids"
             )
             self.left.note("edge-ids-renumbered", gaps, message)
             old = column(lambda rows: _there(rows.ids))
@@ -186,7 +189,7 @@ class _Writer:
         for tensor in edge.tensors:
             called = tensor.name + ("_rows" if tensor.name in _INLINE else "")
             if called != tensor.name:
-                message = f"the tensor {tensor.name} of {name} is the member {name}__{called}"
+                message = f"tensor {tensor.name} of {name} is written as {name}__{called}"
                 self.left.note("tensor-renamed", count, message)
             kind = np.dtype(np.float32) if tensor.dtype == "bf16" else tensor.numpy_dtype
             take = partial(_tensor_rows, tensor.name)

@@ -1,9 +1,9 @@
-"""A store as a folder of Parquet tables, which `neargraph import` reads again.
+"""Exports a store as a folder of Parquet tables, which `neargraph import` reads.
 
 `nodes_TYPE.parquet` has one row for each node, in the order of ids: `id` (the string id, or the
 number), the tensors, and the split. `edges_SOURCE__RELATION__DESTINATION.parquet` has one row for
-each edge: `src`, `dst`, `time`, `weight`, `edge_id`, and the tensors. What the tables cannot hold
-is a note of the report. The invariant: the folder appears whole, by one rename, or not at all.
+each edge: `src`, `dst`, `time`, `weight`, `edge_id`, and the tensors. Properties that the tables do
+not keep are notes of the report. The invariant: one rename makes the complete folder visible.
 """
 
 import json
@@ -33,10 +33,10 @@ Array = NDArray[Any]
 Progress = Callable[[str, int, int | None], None]
 
 _GROUP_BYTES = 16 << 20
-# Of the store's memory, what a row group may have: it is there as rows, as a table, and packed.
+# The part of the store's memory for a row group, which exists as rows, as a table, and packed.
 _GROUP_SHARE = 8
 _ROWS_MAX = 1 << 17
-# Rows at once where string ids become Python strings.
+# The most rows at a time if string ids become Python strings.
 _NAMED_ROWS = 1 << 15
 _NODE_WORDS = {"id", "y", "label", "train_mask", "val_mask", "test_mask"}
 _EDGE_WORDS = {"edge_id", "eid"} | {name for names in COLUMN_NAMES.values() for name in names}
@@ -48,16 +48,17 @@ def to_parquet(
     """Writes the newest version of a store as a folder of Parquet tables.
 
     A row group has at most 16 MiB, or an eighth of the store's memory. Tensors of several columns
-    are lists of one length. Labels with class names are text; unlabelled nodes are null. Rows of
-    edge tensors stand beside their edge.
+    become lists of fixed size. Labels with class names become text, null for unlabelled nodes. Edge
+    tensors are columns of the edge tables.
 
     Args:
         store: The store, or one version of it.
-        out: The new folder; an existing one is never replaced.
-        progress: Called with (phase, rows done, rows in all).
+        out: The new folder. It must not exist.
+        progress: Called with (phase, rows done, total rows).
 
     Returns:
-        What was written, how an import reads it again, and what it lacks.
+        The folder's size, the options for an import of it, and a note for each property that the
+        tables do not keep.
 
     Raises:
         UnsupportedArgument: `out` exists, or the name of a type cannot be part of a file name.
@@ -90,7 +91,7 @@ def _pyarrow() -> Any:
 
 
 class _Writer:
-    """One export: its tables, and what they cannot hold."""
+    """One export: its tables and its notes."""
 
     def __init__(self, snap: Snapshot, folder: Path, progress: Progress) -> None:
         self._snap, self._folder, self._progress = snap, folder, progress
@@ -119,7 +120,7 @@ class _Writer:
             self._edges(edge, "edges" if plain else f"edges_{'__'.join(edge.triple)}")
 
     def _table(self, stem: str, raw: dict[str, Any], pieces: Iterator[dict[str, Any]]) -> None:
-        """Writes one table, a row group for each piece; there is at least one."""
+        """Writes one table with a row group for each piece. There is at least one piece."""
         pa = _pyarrow()
         writer = None
         try:
@@ -141,11 +142,11 @@ class _Writer:
 
     def _nodes(self, node: NodeType, stem: str) -> None:
         if self._named and not node.has_dictionary:
-            message = f"an import gives nodes of type {node.name} their numbers as string ids"
+            message = f"an import reads the numbers of {node.name} nodes as string ids"
             self.left.note("string-ids-added", node.num_nodes, message)
         splits = split_columns(node)
         if any(t.is_split and t.mask_width == 1 for t in node.tensors):
-            message = f"masks of {node.name} have one column, [n, 1]; an import makes them [n]"
+            message = f"an import reads the masks [n, 1] of {node.name} as [n]"
             self.left.note("mask-width-dropped", node.num_nodes, message)
         tensors = [t for t in node.tensors if not (t.is_split and len(splits) == 1)]
         named = self._renamed(node.name, tensors, _NODE_WORDS - {"y"})
@@ -189,8 +190,8 @@ class _Writer:
         if table.renumbered:
             gaps = edge.num_edge_ids - table.num_rows
             message = (
-                f"{gaps} edge ids of {'-'.join(edge.triple)} are free, so edges are numbered by "
-                "row; the column old_edge_id has their ids"
+                f"{'-'.join(edge.triple)} has {gaps} unused edge ids, so edges are renumbered by "
+                "row; the column old_edge_id has the old ids"
             )
             self.left.note("edge-ids-renumbered", gaps, message)
         raw = self._snap.schema.raw["edge_types"][edge.index]
@@ -219,7 +220,7 @@ class _Writer:
             yield columns
 
     def _ends(self, node_type: str, ids: Array) -> Any:
-        """Ends of edges: string ids where the type has them."""
+        """Ends of edges: string ids if the type has them."""
         if not self._snap.schema.node_type(node_type).has_dictionary:
             return ids
         once, places = np.unique(ids, return_inverse=True)
@@ -232,19 +233,19 @@ class _Writer:
     def _renamed(
         self, owner: str, tensors: list[TensorMeta], words: set[str]
     ) -> dict[str, TensorMeta]:
-        """Tensors by the name of their column, which means nothing else to an import."""
+        """Maps column names, none of which has a meaning of its own for an import, to tensors."""
         named = {}
         for tensor in tensors:
             name = tensor.name
             if name.lower() in words or re.fullmatch(r"x_?\d+", name):
                 name += "_rows"
-                message = f"the tensor {tensor.name} of {owner} is the column {name}"
+                message = f"tensor {tensor.name} of {owner} is written as the column {name}"
                 self.left.note("tensor-renamed", tensor.num_rows, message)
             if len(tensor.shape) > 1:
-                message = f"rows {list(tensor.shape)} of {owner}.{tensor.name} are flat lists"
+                message = f"rows {list(tensor.shape)} of {owner}.{tensor.name} become flat lists"
                 self.left.note("shape-flattened", tensor.num_rows, message)
             if tensor.class_names and tensor.name != "y":
-                message = f"class names of {owner}.{tensor.name} are left out"
+                message = f"class names of {owner}.{tensor.name} are not written"
                 self.left.note("class-names-dropped", len(tensor.class_names), message)
             named[name] = tensor
         return named
@@ -259,7 +260,7 @@ class _Labels:
         self._used = np.zeros(len(self._names), bool)
 
     def text(self, codes: Array) -> Any:
-        """The names of classes; null for what has none."""
+        """The class names; null for unlabelled nodes."""
         pa = _pyarrow()
         known = (codes >= 0) & (codes < len(self._names))
         self._used[codes[known]] = True
@@ -267,10 +268,10 @@ class _Labels:
         return pa.DictionaryArray.from_arrays(places, pa.array(self._names, pa.string()))
 
     def tell(self, left: Leftovers, node: NodeType) -> None:
-        """Adds a note if an import, which sorts the classes that it meets, numbers them anew."""
+        """Adds a note if an import, which sorts classes by name, would renumber them."""
         met = [name for name, used in zip(self._names, self._used, strict=True) if used]
         if met != sorted(self._names):
-            message = f"an import numbers the classes of {node.name}.y anew, by name"
+            message = f"an import renumbers the classes of {node.name}.y, in the order of names"
             left.note("classes-renumbered", len(self._names), message)
 
 
@@ -284,7 +285,7 @@ def _tensor(node: NodeType, name: str) -> TensorMeta:
 
 
 def _groups(total: int, row_bytes: int, memory: int, has_names: bool) -> Iterator[slice]:
-    """Places of row groups; one without rows where there are none."""
+    """Yields the ranges of row groups; an empty one if there are no rows."""
     group = min(_GROUP_BYTES, memory // _GROUP_SHARE)
     step = min(NAMES_AT_ONCE if has_names else _ROWS_MAX, max(1, group // row_bytes))
     for first in range(0, max(1, total), step):
@@ -292,7 +293,7 @@ def _groups(total: int, row_bytes: int, memory: int, has_names: bool) -> Iterato
 
 
 def _joined(table: EdgeTable) -> Iterator[EdgeRows]:
-    """The rows of a table; one piece without rows where there are none."""
+    """Yields the rows of a table; an empty piece if there are none."""
     empty = True
     for rows in table.rows():
         empty = False
@@ -302,7 +303,7 @@ def _joined(table: EdgeTable) -> Iterator[EdgeRows]:
 
 
 def _lists(rows: Array) -> Any:
-    """Rows as a column: numbers, or lists of one length."""
+    """Rows as a column: numbers, or lists of fixed size."""
     pa = _pyarrow()
     if rows.ndim == 1:
         return pa.array(rows)
@@ -313,5 +314,6 @@ def _lists(rows: Array) -> Any:
 def _check_name(snap: Snapshot, name: str) -> None:
     if "/" in name or "\0" in name or "__" in name or name.startswith("_"):
         raise UnsupportedArgument(
-            f"{snap.path}: the type {name!r} cannot be part of a file name; use --format npz or pyg"
+            f"{snap.path}: the type name {name!r} is not valid in a file name; use --format npz or "
+            "pyg"
         )

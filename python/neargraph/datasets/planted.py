@@ -1,9 +1,9 @@
-"""A planted partition with a power law of degrees: large, made in seconds, and worth learning.
+"""A planted partition with power-law degrees: a large graph with classes, made in seconds.
 
-Nodes have a class. Most edges join nodes of one class, and a row of features is the centroid of the
-class under noise, so that features alone tell little and neighbours tell the rest. Ids are permuted
-at random, so that no two rows that a batch needs lie together. The invariant: everything follows
-from the arguments, whatever the number of threads.
+Most edges join nodes of one class. A row of features is the centroid of the class plus noise, so a
+model needs the neighbours to predict the class well. Ids are permuted at random, so rows of
+neighbours are not adjacent. The invariant: the arguments alone determine the graph, not the number
+of threads.
 """
 
 import os
@@ -39,9 +39,9 @@ def plan_planted(
     num_classes: int = 32,
     seed: int = 0,
 ) -> GraphPlan:
-    """The plan of a random graph with ``num_classes`` communities and hubs.
+    """Returns the plan of a random graph with ``num_classes`` communities and hubs, for an import.
 
-    An end of an edge is drawn in proportion to the node's rank to the power of -2/3, so degrees
+    The ends of an edge are drawn with probabilities proportional to rank ** (-2/3), so degrees
     follow a power law with exponent 2.5. Tensors: `x` f32 [num_features], `y` i64. Import it with
     ``undirected=True``. Equal arguments give equal graphs.
 
@@ -83,7 +83,7 @@ def plan_planted(
 
 
 def _ahead(make: Callable[[int, slice], T], total: int, step: int | None = None) -> Iterator[T]:
-    """The pieces of ``total`` in order, made by a few threads, two ahead for each of them."""
+    """Yields the pieces of ``total`` in order. A few threads make them, two ahead per thread."""
     pieces = enumerate(spans(total) if step is None else spans(total, step))
     threads = min(_MOST_THREADS, os.cpu_count() or 1)
     with ThreadPoolExecutor(threads) as pool:
@@ -96,5 +96,5 @@ def _ahead(make: Callable[[int, slice], T], total: int, step: int | None = None)
 
 
 def _generator(seed: int, *stream: int) -> np.random.Generator:
-    """The generator of one purpose: equal arguments, equal draws."""
+    """The random generator of one stream. Equal arguments give equal draws."""
     return np.random.Generator(np.random.SFC64(np.random.SeedSequence([seed, *stream])))

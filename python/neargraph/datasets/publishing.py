@@ -1,6 +1,6 @@
-"""An output that appears whole, by one rename, or not at all.
+"""Atomic creation of an export: one rename makes the complete output visible.
 
-What must not live here: what is written. The invariant: nothing that exists is replaced, and a
+What must not live here: what is written. The invariant: existing files are not replaced, and a
 failure leaves nothing at the target or beside it.
 """
 
@@ -17,23 +17,22 @@ from neargraph.exceptions import UnsupportedArgument
 
 
 class ExportReport(TypedDict):
-    """What an export did.
-
-    ``import_options`` are options of `neargraph import` with which it makes the same store of the
-    output; ``notes``, as in the report of an import, say what the output does not hold.
-    """
+    """The output of an export."""
 
     path: str
     num_nodes: int
     num_edges: int
     bytes: int
+    """Size of the output."""
     import_options: list[str]
+    """Options with which `neargraph import` restores the store from the output."""
     notes: list[dict[str, Any]]
+    """Properties of the store that the output does not keep, as in the report of an import."""
 
 
 @contextmanager
 def published(target: Path) -> Iterator[Path]:
-    """A folder to write in; what is in it becomes `target` when the block ends.
+    """Yields a new folder, and renames it to `target` when the block ends.
 
     Raises:
         UnsupportedArgument: `target` exists, or its folder does not.
@@ -47,7 +46,7 @@ def published(target: Path) -> Iterator[Path]:
 
 @contextmanager
 def published_file(target: Path) -> Iterator[tuple[Path, Path]]:
-    """A file to write, and a folder for files that pass; the file becomes `target`.
+    """Yields a path to write and a folder for temporary files, then renames the file to `target`.
 
     Raises:
         UnsupportedArgument: `target` exists, or its folder does not.

@@ -1,7 +1,7 @@
-"""A store as PyG's `Data` or `HeteroData` in memory, and as a file of it.
+"""Exports a store as a file of PyG's `Data` or `HeteroData`.
 
 The whole graph has to fit into memory, which is checked before anything is read. The invariant:
-`neargraph.from_pyg` makes the same graph of what is returned, but for what a note says.
+`neargraph.from_pyg` restores the same graph, except for the properties that notes list.
 """
 
 import json
@@ -31,7 +31,7 @@ from .publishing import ExportReport, bytes_of, published_file
 Array = NDArray[Any]
 Progress = Callable[[str, int, int | None], None]
 
-# Of the machine's memory, what a graph may take where nobody says.
+# The default limit, as a part of the machine's memory.
 _RAM_SHARE = 0.75
 
 
@@ -42,24 +42,25 @@ def to_pyg(
     memory: str | int | None = None,
     progress: Progress | None = None,
 ) -> ExportReport:
-    """Writes the newest version of a store as a `Data` or `HeteroData`, by torch.save.
+    """Writes the newest version of a store as a `Data` or `HeteroData` with torch.save.
 
-    Node tensors keep their names; splits are `train_mask`, `val_mask` and `test_mask`; edges have
-    `edge_index`, `edge_time`, `edge_weight` and their tensors. String ids are the list `names`, and
-    names of classes the list `y_names`. Both directions of an undirected edge are in `edge_index`.
-    Rows stored without their zeros are written with them.
+    Node tensors keep their names. Splits become `train_mask`, `val_mask` and `test_mask`. Edges
+    have `edge_index`, `edge_time`, `edge_weight` and their tensors. String ids become the list
+    `names`, class names the list `y_names`. Both directions of an undirected edge are in
+    `edge_index`. Sparse rows are written densely.
 
     Args:
         store: The store, or one version of it.
-        out: The new file, such as NAME.pt; an existing one is never replaced.
-        memory: What the graph may take in memory. Default: three quarters of the machine's.
-        progress: Called with (phase, rows done, rows in all).
+        out: The new file, such as NAME.pt. It must not exist.
+        memory: Memory limit of the graph, e.g. "8GB". Default: three quarters of RAM.
+        progress: Called with (phase, rows done, total rows).
 
     Returns:
-        What was written, how an import reads it again, and what it lacks.
+        The file's size, the options for an import of it, and a note for each property that the
+        file does not keep.
 
     Raises:
-        BudgetTooSmall: The graph does not fit; the message says what it takes.
+        BudgetTooSmall: The graph needs more memory; the message says how much.
         UnsupportedArgument: `out` exists.
         MissingDependency: torch or PyG is not installed.
 
@@ -85,14 +86,14 @@ def to_pyg(
 
 
 class _Maker:
-    """One graph in memory, and what it does not hold of the store."""
+    """One graph in memory, and the notes about it."""
 
     def __init__(self, snap: Snapshot, folder: Path, progress: Progress) -> None:
         self._snap, self._folder, self._progress = snap, folder, progress
         self.left = Leftovers(snap)
 
     def check(self, memory: str | int | None) -> None:
-        """Refuses a graph that does not fit."""
+        """Raises `BudgetTooSmall` if the graph does not fit."""
         schema = self._snap.schema
         wanted = sum(t.num_rows * _row_bytes(t) for n in schema.node_types for t in n.tensors)
         for edge in schema.edge_types:
@@ -105,15 +106,15 @@ class _Maker:
         else:
             limit = parse_bytes(memory)
         if wanted > limit:
-            takes, may = format_bytes(wanted, up=True), format_bytes(limit)
+            needed, available = format_bytes(wanted, up=True), format_bytes(limit)
             raise BudgetTooSmall(
-                f"{self._snap.path}: the graph takes {takes} as PyG tensors, and may take {may}; "
-                "graphbolt, parquet and npz are written in pieces",
+                f"{self._snap.path}: the graph needs {needed} as PyG tensors, the limit is "
+                f"{available}; the formats graphbolt, parquet and npz are written in pieces",
                 wanted,
             )
 
     def make(self) -> Any:
-        """The graph."""
+        """Reads the graph."""
         from torch_geometric.data import Data, HeteroData
 
         schema = self._snap.schema
@@ -149,10 +150,10 @@ class _Maker:
             data[name] = _torch(mask, None)
         if node.has_dictionary:
             data.names = [name for names in name_pieces(self._snap, node) for name in names]
-            message = f"an import leaves out the string ids in names of {node.name}"
+            message = f"an import does not read the string ids in names of {node.name}"
             self.left.note("string-ids-dropped", node.num_nodes, f"{message}; use --format parquet")
         if any(tensor.class_names for tensor in node.tensors):
-            message = f"an import leaves out the class names in y_names of {node.name}"
+            message = f"an import does not read the class names in y_names of {node.name}"
             self.left.note("class-names-dropped", node.num_nodes, message)
 
     def _fill(self, node: NodeType, tensor: TensorMeta, rows: Array) -> None:
@@ -176,7 +177,7 @@ class _Maker:
     def _edges(self, edge: EdgeType, data: Any, taken: set[str]) -> None:
         self.left.of_edges(edge)
         if not edge.has_edge_ids:
-            message = f"an import gives the edges of {'-'.join(edge.triple)} ids"
+            message = f"an import gives edge ids to {'-'.join(edge.triple)}"
             self.left.note("edge-ids-added", edge.num_edges, message)
         table = EdgeTable(self._snap, edge, self._folder)
         count = table.num_rows
@@ -190,8 +191,8 @@ class _Maker:
             columns["old_edge_id"] = np.empty(count, np.int64)
             gaps = edge.num_edge_ids - count
             message = (
-                f"{gaps} edge ids of {'-'.join(edge.triple)} are free, so edges are numbered by "
-                "row; old_edge_id has their ids"
+                f"{'-'.join(edge.triple)} has {gaps} unused edge ids, so edges are renumbered by "
+                "row; old_edge_id has the old ids"
             )
             self.left.note("edge-ids-renumbered", gaps, message)
         named = {self._called(t, taken | set(columns)): t for t in edge.tensors}
@@ -212,16 +213,16 @@ class _Maker:
             data[name] = _torch(column, None)
 
     def _called(self, tensor: TensorMeta, taken: set[str]) -> str:
-        """The name of an edge tensor, which nothing else of the graph has."""
+        """A name for an edge tensor that nothing else in the graph has."""
         if tensor.name not in taken:
             return tensor.name
-        message = f"the edge tensor {tensor.name} is called edge_{tensor.name}"
+        message = f"the edge tensor {tensor.name} is renamed to edge_{tensor.name}"
         self.left.note("tensor-renamed", tensor.num_rows, message)
         return f"edge_{tensor.name}"
 
 
 def _kind(tensor: TensorMeta) -> np.dtype[Any]:
-    """The dtype of an array of node rows: raw bits of bf16, which torch has."""
+    """The dtype of an array of node rows: raw bits for bf16, which torch supports."""
     return np.dtype(np.uint16) if tensor.dtype == "bf16" else numpy_kind(tensor)
 
 

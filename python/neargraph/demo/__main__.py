@@ -1,7 +1,8 @@
-"""Trains on a graph larger than memory allows, beside the same from memory and from np.memmap.
+"""Trains the same model on the same batches from disk, from memory and from np.memmap.
 
-Then serves the model and changes the graph meanwhile. Takes 1 to 2 minutes and 2.2 GB of disk, of
-which 1.1 GB stay in the folder --out.
+The graph is several times larger than the memory budget. Then the demo serves the model and changes
+the graph while it is served. Takes 1 to 2 minutes and 2.2 GB of disk; 1.1 GB remain in the folder
+--out.
 """
 
 import argparse
@@ -14,7 +15,7 @@ from neargraph.exceptions import NeargraphError
 
 
 def main() -> None:
-    """Parses the options, runs, shows the table, and leaves the figures beside the picture."""
+    """Parses the options, runs the demo, prints the table, and writes the figures as JSON."""
     parser = argparse.ArgumentParser(prog="python -m neargraph.demo", description=__doc__)
     parser.add_argument(
         "--out", type=Path, default=Path("demo-out"), help="Folder to write. Default: demo-out."
@@ -29,8 +30,8 @@ def main() -> None:
         "--graph",
         choices=("planted", "debian", "data"),
         default="planted",
-        help="Graph: generated, all packages that apt knows, or a set of NEARGRAPH_DATA. "
-        "Default: planted.",
+        help="Graph: generated (planted), the packages in apt's lists (debian), or a data set in "
+        "the folder NEARGRAPH_DATA (data). Default: planted.",
     )
     parser.add_argument("--seed", type=int, default=0, help="Random seed. Default: 0.")
     parser.add_argument("--json", action="store_true", help="Print the figures as JSON.")

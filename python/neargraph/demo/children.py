@@ -1,4 +1,4 @@
-"""Runs jobs in processes of their own, so that the memory of each can be told from the others'."""
+"""Runs jobs in separate processes, so that the memory of each can be measured alone."""
 
 import json
 import subprocess
@@ -19,14 +19,14 @@ _LOADER_BATCHES = 100
 
 
 class ChildFailed(NeargraphError):
-    """A child process has ended without figures."""
+    """A child process ended without a result."""
 
 
 def train(job: Job, name: str, progress: Bars, limit: MemoryLimit | None = None) -> dict[str, Any]:
-    """Runs a job of training under a limit; its figures and ``peak_anonymous_bytes``.
+    """Runs a training job under a limit. Returns its figures and ``peak_anonymous_bytes``.
 
     Raises:
-        ChildFailed: The process has ended without figures; the message has its last words.
+        ChildFailed: The process ended without a result; the message has its last line.
     """
     command = [sys.executable, "-m", "neargraph.demo.training", json.dumps(job.plain())]
     if limit is not None:
@@ -40,7 +40,7 @@ def train(job: Job, name: str, progress: Bars, limit: MemoryLimit | None = None)
             with Peak(str(child.pid), _EVERY_SECONDS) as peak:
                 for line in child.stdout:
                     if not line.startswith("{"):
-                        # Other packages may print, too.
+                        # Other packages may also print.
                         continue
                     said = json.loads(line)
                     if "step" in said:
@@ -68,7 +68,7 @@ def _reason(code: int, errors: str) -> str:
 
 
 def measure_loader(job: Job) -> dict[str, Any]:
-    """What the loader alone adds to a process that has no torch."""
+    """Measures the memory that the loader adds to a process without torch."""
     question = {
         "path": job.store,
         "memory": job.memory,
@@ -90,11 +90,11 @@ def measure_loader(job: Job) -> dict[str, Any]:
 
 
 def missing_packages() -> list[str]:
-    """Packages that the demo needs and that are not installed."""
+    """Returns the packages that the demo needs and that are not installed."""
     needed = ("torch", "torch_geometric", "onnx", "onnxscript")
     return [name for name in needed if find_spec(name) is None]
 
 
 def has_pyg_sampler() -> bool:
-    """Whether PyG's own loader has a compiled sampler here, without which it does not run."""
+    """Whether the compiled sampler that PyG's own loader requires is installed."""
     return any(find_spec(name) is not None for name in ("pyg_lib", "torch_sparse"))

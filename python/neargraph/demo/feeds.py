@@ -1,7 +1,7 @@
-"""The sources of batches that are compared; every one gives PyG's `Data` with ``x`` and ``y``.
+"""The compared sources of batches. Each yields PyG's `Data` with ``x`` and ``y``.
 
-From memory, from disk and from memory-mapped rows the draws are the same, because neargraph's
-loader makes them: only rows come from elsewhere. PyG's own loader draws by itself.
+For memory, disk and memory-mapped rows, neargraph's loader samples, so the draws are the same and
+only the source of rows differs. PyG's own loader draws other neighbours.
 """
 
 import mmap
@@ -28,8 +28,8 @@ _TEST_BATCH = 256
 class Feed:
     """Batches of one source.
 
-    ``turns`` are the steps at which the way of reading changes: the first one is 0. ``is_over``
-    says that the source has ended before the epochs have.
+    ``turns`` are the steps at which the way of reading changes; the first one is 0. ``is_over``
+    tells that the source ended before the epochs did.
     """
 
     train: Iterable[Any]
@@ -43,7 +43,7 @@ class Feed:
 
 @contextmanager
 def feed_of(job: Job) -> Iterator[Feed]:
-    """The feed of a job, with its store open."""
+    """Opens the store of a job and yields its feed."""
     with _opened(job) as store:
         if job.source == "pyg":
             yield _pyg(job, store)
@@ -80,16 +80,16 @@ def _loader(job: Job, store: ng.Store, split: str, attrs: list[str]) -> Any:
 class MappedRows:
     """Batches whose rows are gathered from `np.load(..., mmap_mode="r")` with random advice.
 
-    The counts of reading threads in `job.readers` take turns: each for `job.seconds` at most, and
-    for its share of all steps at most. One thread gathers as ``x[n_id]`` does. Several threads
-    gather parts of the next batch while the model trains on the last one, which is what the workers
-    of a DataLoader do.
+    The numbers of reading threads in `job.readers` take turns. A turn ends after `job.seconds`, or
+    after its share of all steps. One thread gathers as ``x[n_id]`` does. Several threads gather
+    parts of the next batch while the model trains on the last one, like the workers of a
+    DataLoader.
     """
 
     def __init__(self, job: Job, feed: Feed) -> None:
         self._job, self._feed, self._loader = job, feed, feed.loader
         self._rows: Any = np.load(job.rows, mmap_mode="r")
-        # Without it the kernel reads 128 KiB around each row.
+        # Without this advice, the kernel reads 128 KiB around each row.
         self._rows._mmap.madvise(mmap.MADV_RANDOM)
         self._steps = len(self._loader) * job.epochs
         self._turn, self._done, self._since = 0, 0, time.perf_counter()
@@ -105,7 +105,7 @@ class MappedRows:
         waiting: Any = None
         for batch in self._loader:
             threads = self._job.readers[self._turn]
-            # Memory that other threads allocate would not be given back to them.
+            # Memory that other threads allocate would not be reused by them.
             rows = np.empty((batch.num_nodes, self._rows.shape[1]), np.float32)
             if threads > 1:
                 coming = self._pool.submit(self._fill, batch, rows, threads)
@@ -122,7 +122,7 @@ class MappedRows:
             self._is_last()
 
     def _is_last(self) -> bool:
-        """Counts a step; whether the last turn is over."""
+        """Counts a step, and returns whether the last turn is over."""
         self._done += 1
         turns, now = len(self._job.readers), time.perf_counter()
         is_long = now - self._since > self._job.seconds
@@ -140,7 +140,7 @@ class MappedRows:
         ids = batch.n_id.numpy()
 
         def gather(part: slice) -> None:
-            # With the mode "clip" NumPy writes to `out` without a copy between.
+            # In the mode "clip", NumPy writes to `out` without an intermediate copy.
             np.take(self._rows, ids[part], axis=0, out=rows[part], mode="clip")
 
         if threads == 1:

@@ -1,4 +1,4 @@
-"""The graph of the demo: which one, its store, and its rows as a .npy file for `np.memmap`.
+"""The graph of the demo: its plan, its store, and its rows as a .npy file for `np.memmap`.
 
 The invariant: the .npy file has the rows of the store in the order of node ids, bit for bit.
 """
@@ -24,7 +24,7 @@ from .settings import DemoSettings, Training
 GRAPHS = ("planted", "debian", "data")
 _IMPORT_BYTES = 512_000_000
 
-# Sets of the npz collection that have features and classes, the largest that fits first.
+# Data sets of the .npz collection with features and classes, in order of preference.
 _NPZ_SETS = ("ms_academic_cs.npz", "amazon_electronics_photo.npz", "cora_ml.npz", "cora.npz")
 
 Say = Callable[[str], None]
@@ -32,7 +32,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """A graph with the batches and the split that suit it."""
+    """A graph, and the batches and the split to train it with."""
 
     name: str
     plan: GraphPlan
@@ -42,7 +42,7 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class DemoGraph:
-    """What was imported, and what the report of the import says."""
+    """The imported graph and the report of the import."""
 
     store: Path
     rows: Path
@@ -53,7 +53,7 @@ class DemoGraph:
     report: dict[str, Any]
 
     def figures(self, name: str) -> dict[str, Any]:
-        """What of it the table and the picture show."""
+        """Returns the values that the table and the picture show."""
         return {
             "name": name,
             "store": str(self.store),
@@ -65,16 +65,16 @@ class DemoGraph:
         }
 
     def disk_rates(self) -> Mapping[str, Any] | None:
-        """What the disk can do, measured now, so that no plan starts from rates of another day."""
+        """Measures the disk's rates now, so that no plan uses rates of an earlier day."""
         with ng.open(self.store, memory=_IMPORT_BYTES) as store:
             return store.measure_disk()
 
     def evict(self) -> None:
-        """Drops all files of the graph from the page cache, so that a run starts from the disk."""
+        """Drops all files of the graph from the page cache."""
         for file in (self.rows, *self.store.glob("*.dat")):
             handle = os.open(file, os.O_RDONLY)
             try:
-                # The kernel drops clean pages only.
+                # The kernel drops only clean pages.
                 os.fsync(handle)
                 os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
             finally:
@@ -82,11 +82,11 @@ class DemoGraph:
 
 
 def recipe_of(graph: str, seed: int, say: Say) -> Recipe:
-    """The recipe that ``graph`` names, one of `GRAPHS`.
+    """Returns the recipe of ``graph``, one of `GRAPHS`.
 
     Raises:
-        AptListsMissing: The graph is "debian", and this machine has no lists of packages.
-        ValueError: The graph is "data", and NEARGRAPH_DATA has none.
+        AptListsMissing: The graph is "debian", and apt's lists are missing.
+        ValueError: The graph is "data", and NEARGRAPH_DATA has no suitable data set.
     """
     if graph == "planted":
         return Recipe("planted", plan_planted(seed=seed), Training(), (6.0, 1.0, 1.0))
@@ -99,7 +99,7 @@ def recipe_of(graph: str, seed: int, say: Say) -> Recipe:
 
 
 def make_graph(recipe: Recipe, settings: DemoSettings, progress: Bars) -> DemoGraph:
-    """Imports the graph under `settings.out`, replacing what is there."""
+    """Imports the graph under `settings.out`, and replaces an existing one."""
     path = settings.out / f"{recipe.name}.ng"
     options = ImportOptions(
         memory=_IMPORT_BYTES,
@@ -121,7 +121,7 @@ def make_graph(recipe: Recipe, settings: DemoSettings, progress: Bars) -> DemoGr
 def _write_rows(store: ng.Store, path: Path, progress: Bars) -> int:
     """Writes `x` of all nodes as float32 [nodes, width]; returns the width.
 
-    It writes instead of mapping, because a full disk would end a process that maps the file.
+    It does not map the file, because a full disk would kill a process that writes to a mapping.
     """
     snapshot, total = store.snapshot(), store.num_nodes
     width = int(snapshot.features(None, np.arange(1), "x").shape[1])
@@ -171,7 +171,8 @@ def _npz_set() -> GraphPlan:
             for name in _NPZ_SETS:
                 if (folder / name).is_file():
                     return plan_source(folder / name)
+    state = f"is {root!r}, without any" if root else "is not set to a folder with one"
     raise ValueError(
-        f"NEARGRAPH_DATA is {root!r} and has none of {', '.join(_NPZ_SETS)}; "
-        "name a folder that has one, or leave --graph out"
+        f"NEARGRAPH_DATA {state} of {', '.join(_NPZ_SETS)}; set it to a folder that has one, "
+        "or drop --graph"
     )

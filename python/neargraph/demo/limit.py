@@ -1,8 +1,8 @@
-"""A hard limit on the memory of a child process, page cache included: a cgroup of its own.
+"""A hard limit on the memory of a child process, page cache included, by a cgroup.
 
-The group is made directly, which takes root, with version 1 or 2 of the memory controller; else
-`systemd-run --user` makes it. Where neither works, nothing is limited, and `why_not` says why. The
-invariant: a child reads by `memory_limit` what is in force, so that no limit is claimed in vain.
+As root, the group is created directly, with version 1 or 2 of the memory controller; otherwise
+`systemd-run --user` creates it. If neither works, nothing is limited, and `why_not` has the reason.
+The invariant: the child reads the limit in force with `memory_limit`, so no limit is only claimed.
 """
 
 import os
@@ -35,7 +35,7 @@ class MemoryLimit:
                 else (("memory.limit_in_bytes", str(self._limit)), ("memory.swappiness", "0"))
             )
             for name, value in (bound, swap):
-                # A kernel without swap has no file for it.
+                # A kernel without swap does not have this file.
                 if name == bound[0] or (self._group / name).exists():
                     (self._group / name).write_text(value)
             self._way = "cgroup"
@@ -52,7 +52,7 @@ class MemoryLimit:
             self._remove()
 
     def command(self, command: list[str]) -> list[str]:
-        """The command that runs `command` inside the group; it becomes the same process."""
+        """Returns a command that runs `command` inside the group, in the same process."""
         if self._way == "cgroup":
             entry = self._group / "cgroup.procs"
             return ["/bin/sh", "-c", f'echo $$ > "{entry}" && exec "$@"', "sh", *command]
@@ -73,7 +73,7 @@ class MemoryLimit:
         return done.returncode == 0
 
     def _remove(self) -> None:
-        """Removes the group; the kernel may need a moment after the last process has ended."""
+        """Removes the group. The kernel can take a moment after the last process ended."""
         for _ in range(50):
             try:
                 self._group.rmdir()

@@ -107,12 +107,12 @@ def _draw_memory(axes: Any, rows: list[dict[str, Any]]) -> None:
 
 
 def _foot(axes: Any, rows: list[dict[str, Any]], text: str) -> None:
-    """A remark under the bars."""
+    """Draws a remark under the bars."""
     axes.text(0, len(rows) - 0.5, f" {text}", va="top", fontsize=9, color=_FAINT)
 
 
 def _of_mapped(figures: dict[str, Any]) -> str:
-    """How much memory the run from mapped rows had."""
+    """The memory limit of the run from mapped rows, in words."""
     mapped = figures["runs"]["mapped"]
     if "failed" in mapped:
         return "np.memmap failed"
@@ -127,7 +127,7 @@ def _memory(rows: list[dict[str, Any]]) -> float:
 
 
 def _label(axes: Any, x: float, y: float, strong: str, faint: str) -> None:
-    """A number and what it is of, at the end of a bar."""
+    """Draws a number and its reference at the end of a bar."""
     text = axes.annotate(strong, (x, y), va="center", weight="bold")
     axes.annotate(f" {faint}", xycoords=text, xy=(1, 0.5), va="center", color=_FAINT, fontsize=9.5)
 

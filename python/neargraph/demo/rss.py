@@ -1,6 +1,6 @@
-"""Anonymous memory of a process, and what the loader alone adds to it.
+"""Measures the anonymous memory of a process, and the part that the loader adds.
 
-Anonymous memory is what a program allocates; pages of files that the kernel caches are not in it.
+Anonymous memory is memory that a program allocates, without cached pages of files.
 Run as a program, without torch, this module reads training batches and prints JSON: resident
 anonymous bytes before `open`, their peak while batches are read, and the peak of the budget
 counter.
@@ -15,7 +15,7 @@ from typing import Any
 
 
 def anonymous_bytes(process: str = "self") -> int:
-    """`RssAnon` of a process; 0 once it has ended."""
+    """`RssAnon` of a process in bytes, or 0 after it has ended."""
     try:
         status = Path(f"/proc/{process}/status").read_text()
     except OSError:
@@ -39,7 +39,7 @@ def mapped_bytes(file: str) -> int:
 
 
 class Peak:
-    """Samples `RssAnon` of a process in a thread; the largest value seen."""
+    """The largest `RssAnon` of a process, sampled by a thread."""
 
     def __init__(self, process: str = "self", every_seconds: float = 0.002) -> None:
         self._process, self._every = process, every_seconds
@@ -67,17 +67,17 @@ class Peak:
 def measure(
     path: str, memory: int, fanouts: list[int], batch_size: int, seed: int, most: int
 ) -> dict[str, Any]:
-    """Reads `most` training batches, one epoch at most; the figures in bytes."""
+    """Reads `most` training batches, at most one epoch. Returns the figures in bytes."""
     import neargraph as ng
 
-    # Everything that importing allocates belongs to the time before `open`.
+    # Imported before the first measurement, so that it counts as memory before `open`.
     sampler_class, open_store = ng.NumpySampler, ng.open
     before = anonymous_bytes()
     with Peak() as peak, open_store(path, memory=memory) as store:
         sampler = sampler_class(store, fanouts, seed=seed, attrs=["x", "y"])
         batches = 0
         for batch in islice(sampler.batches("train", batch_size, shuffle=True), most):
-            # As the training loop does: a batch is dropped before the next one is asked for.
+            # As in the training loop, a batch is dropped before the next one is requested.
             del batch
             batches += 1
         stats = store.stats()

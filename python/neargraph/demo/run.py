@@ -1,7 +1,7 @@
 """The steps of the demo, and its figures.
 
-The run from memory and the one from memory-mapped rows have the same seeds and the same loop as the
-run from disk. So these differ in where bytes come from, and in nothing else.
+The runs from disk, from memory and from memory-mapped rows have the same seeds and the same loop.
+They differ only in the source of the rows.
 """
 
 import math
@@ -25,10 +25,10 @@ from .serving import serve_model
 from .settings import DemoSettings, Job, Source
 
 _MORE_FOR_MAPPED = 1.1
-"""Memory of the run from mapped rows over that of the run from disk, to be on the safe side."""
+"""Memory limit of the run from mapped rows over the peak of the run from disk, with a margin."""
 
 _ROOM = 2.4
-"""Free disk that the demo asks for, over the bytes of the features."""
+"""Free disk space that the demo needs, over the bytes of the features."""
 
 _NAMES: dict[Source, str] = {
     "disk": "train from disk",
@@ -39,7 +39,7 @@ _NAMES: dict[Source, str] = {
 
 
 class Clock:
-    """Seconds of each step of the demo, and of the processor, child processes included."""
+    """Wall time and processor time of each step of the demo, child processes included."""
 
     def __init__(self) -> None:
         self.steps: dict[str, dict[str, float]] = {}
@@ -52,7 +52,7 @@ class Clock:
         self._last = now
 
     def figures(self) -> dict[str, Any]:
-        """Seconds of everything, and of the steps."""
+        """Returns the seconds in total and by step."""
         return {**self._between(self._began, self._now()), "steps": self.steps}
 
     def _now(self) -> tuple[float, float]:
@@ -68,8 +68,8 @@ def run_demo(settings: DemoSettings) -> dict[str, Any]:
 
     Raises:
         MissingDependency: A package that trains or exports is not installed.
-        IoFailed: The disk has too little room.
-        ChildFailed: A process that trains has ended without figures.
+        IoFailed: The disk has too little free space.
+        ChildFailed: A training process ended without a result.
     """
     memory = parse_bytes(settings.memory)
     if missing := children.missing_packages():
@@ -117,7 +117,7 @@ def run_demo(settings: DemoSettings) -> dict[str, Any]:
 
 
 def say(text: str) -> None:
-    """One line for people, beside the progress bars."""
+    """Prints a line above the progress bars."""
     print(text, file=sys.stderr, flush=True)
 
 
@@ -127,13 +127,13 @@ def _check_room(out: Path, recipe: Recipe) -> None:
     free = shutil.disk_usage(out).free
     if free < needed:
         raise IoFailed(
-            f"{out}: {size(free)} of the disk are free, and the demo needs {size(needed)}; "
-            "name a folder on another disk with --out"
+            f"{out}: the disk has {size(free)} free, but the demo needs {size(needed)}; "
+            "choose a folder on another disk with --out"
         )
 
 
 def _job(settings: DemoSettings, recipe: Recipe, graph: DemoGraph, memory: int) -> Job:
-    """The run from disk; the others differ from it in their source."""
+    """The job of the run from disk; the other jobs differ from it in their source."""
     return Job(
         source="disk",
         store=str(graph.store),
@@ -150,7 +150,7 @@ def _job(settings: DemoSettings, recipe: Recipe, graph: DemoGraph, memory: int) 
 
 
 def _train_all(job: Job, graph: DemoGraph, progress: Bars, clock: Clock) -> dict[str, Any]:
-    """The runs by source, each from a cold page cache in a process of its own."""
+    """Trains from each source, in a separate process with a cold page cache."""
     runs: dict[str, Any] = {}
     sources: list[Source] = ["disk", "memory", "mapped"]
     if children.has_pyg_sampler():
@@ -171,7 +171,7 @@ def _train_all(job: Job, graph: DemoGraph, progress: Bars, clock: Clock) -> dict
 
 
 def _train_mapped(job: Job, disk: dict[str, Any], progress: Bars) -> dict[str, Any]:
-    """The run from mapped rows under a limit; if that is too little, this is its result."""
+    """Trains from mapped rows under a limit. If that is too low, the result is the failure."""
     wanted = int(_MORE_FOR_MAPPED * disk["peak_anonymous_bytes"])
     about: dict[str, Any] = {"wanted_limit_bytes": wanted}
     with MemoryLimit(wanted) as limit:
@@ -181,14 +181,14 @@ def _train_mapped(job: Job, disk: dict[str, Any], progress: Bars) -> dict[str, A
             if limit.why_not is not None:
                 raise
             return {**about, "failed": str(failed)}
-    # The whole machine may have a limit, too.
+    # The limit may be that of the whole machine.
     in_force = run["limit_bytes"] is not None and run["limit_bytes"] <= wanted
     why_not = None if in_force else limit.why_not or "the limit is not in force"
     return {**run, **about, "is_limited": in_force, "why_not_limited": why_not}
 
 
 def compared(runs: dict[str, Any]) -> dict[str, Any]:
-    """Whether losses and accuracy are those of the run from memory, to the last bit."""
+    """Compares losses and accuracy with those of the run from memory, to the last bit."""
     disk, memory = runs["disk"], runs["memory"]
     losses, of_mapped = memory["losses"], runs["mapped"].get("losses", [])
     gaps = [abs(a - b) for a, b in zip(disk["losses"], losses, strict=False)]
@@ -204,7 +204,7 @@ def compared(runs: dict[str, Any]) -> dict[str, Any]:
 
 
 def is_equal(figures: dict[str, Any]) -> bool:
-    """Whether all runs with the same draws have given the same."""
+    """Whether all runs with the same draws have the same losses and accuracy."""
     comparison = figures["comparison"]
     names = ("same_losses", "same_losses_mapped", "same_accuracy")
     return all(comparison[name] for name in names)

@@ -1,8 +1,8 @@
 """Serves the trained model and changes the graph while it is served.
 
-The server is asked for a test node that the model gets wrong. Then one commit adds a node of its
-class beside it, and the server is asked again. The invariant: an update that the answers do not
-show is an error.
+The demo queries a test node that the model classifies wrongly. Then one commit adds a neighbour of
+the node's class, and the demo queries the node again. The invariant: if the answers do not show the
+update, the demo fails.
 """
 
 import time
@@ -24,7 +24,7 @@ _MODEL = "sage"
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The node that is asked about, and the node that will be added beside it."""
+    """The queried node, and the neighbour to add."""
 
     node: int
     label: int
@@ -35,7 +35,7 @@ class Choice:
 def serve_model(
     store: Path, model: Path, memory: int
 ) -> tuple[dict[str, Any], list[tuple[str, str]]]:
-    """Serves, asks, updates and asks again; the figures, and what happened in five lines."""
+    """Serves, queries, updates and queries again. Returns the figures and a summary in lines."""
     with (
         ng.serve(store.parent, memory=memory) as server,
         ng.Client(server.address) as client,
@@ -51,7 +51,8 @@ def serve_model(
             updates.add_edge(new, node)
         applied = client.apply(updates, graph=store.stem)
         seconds = time.perf_counter() - start
-        added = int(applied["results"][0]["node"])
+        added = applied["results"][0]["node"]
+        assert added is not None
         after, of_new = (_asked(client, store.stem, node) for node in (choice.node, added))
     figures = {
         "address": server.address,
@@ -70,7 +71,7 @@ def serve_model(
 
 
 def _asked(client: ng.Client, graph: str, node: int) -> dict[str, Any]:
-    """What the model says of a node, and the node's neighbours."""
+    """The answer of the model for a node, and the node's neighbours."""
     start = time.perf_counter()
     answer = client.answer(_MODEL, [node], graph=graph)
     seconds = time.perf_counter() - start
@@ -86,7 +87,7 @@ def _asked(client: ng.Client, graph: str, node: int) -> dict[str, Any]:
 
 
 def _choose(snapshot: ng.Snapshot, client: ng.Client, graph: str) -> Choice:
-    """A test node with few neighbours that the model gets wrong, and a typical row of its class."""
+    """Chooses a misclassified test node with few neighbours, and a typical row of its class."""
     test = snapshot.split("test")
     degrees = snapshot.degrees(None, test)
     few = test[(degrees > 0) & (degrees <= _FEW_NEIGHBORS)]
@@ -94,14 +95,14 @@ def _choose(snapshot: ng.Snapshot, client: ng.Client, graph: str) -> Choice:
     shares = _softmax(client.run(_MODEL, candidates, graph=graph))
     labels = _labels(snapshot, candidates)
     own = shares[np.arange(len(shares)), np.maximum(labels, 0)]
-    # Wrong answers come first, and of these the closest one; else the least certain right answer.
+    # The wrong answer with the smallest margin, or else the least certain right answer.
     is_wrong = shares.argmax(axis=1) != labels
     order = np.where(is_wrong, -1.0 - own, own)
     place = int(np.where(labels >= 0, order, 2.0).argmin())
     node, label = int(candidates[place]), int(labels[place])
     train = snapshot.split("train")[: 64 * _OF_CLASS]
     alike = train[_labels(snapshot, train) == label][:_OF_CLASS]
-    # Some class of a real graph may have no training node here.
+    # A class of a real graph may have no training node in the sample.
     alike = alike if len(alike) else np.array([node])
     row = np.asarray(snapshot.features(None, alike, "x"), dtype=np.float32).mean(axis=0)
     return Choice(node, label, row, [int(friend) for friend in alike[:2] if friend != node])

@@ -1,18 +1,18 @@
-"""What the command line sets, and what a process that trains is told."""
+"""The settings of the command line, and the description of a training job."""
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 Source = Literal["memory", "disk", "mapped", "pyg"]
-"""Where rows of features come from."""
+"""The source of feature rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class DemoSettings:
-    """The options of the command; the defaults are the demo.
+    """The options of the command; the defaults are those of the demo.
 
-    ``mapped_seconds`` bounds each of the two runs from memory-mapped rows, which may take minutes.
+    ``mapped_seconds`` limits each of the two turns with memory-mapped rows, which can take minutes.
     """
 
     out: Path
@@ -24,9 +24,9 @@ class DemoSettings:
 
     def __post_init__(self) -> None:
         if self.epochs < 1:
-            raise ValueError(f"--epochs is {self.epochs}; use 1 or more")
+            raise ValueError(f"--epochs {self.epochs} is out of range: use 1 or more")
         if self.seed < 0:
-            raise ValueError(f"--seed is {self.seed}; use 0 or more")
+            raise ValueError(f"--seed {self.seed} is out of range: use 0 or more")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,21 +41,21 @@ class Training:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One run of training in a process of its own.
+    """One training run in a separate process.
 
     Args:
-        source: Where rows come from.
+        source: The source of rows.
         store: Path of the store.
         rows: Path of the same rows as a .npy file, for "mapped" and "pyg".
-        memory: Budget of the store in bytes, except for "memory", which holds everything.
+        memory: Memory budget of the store in bytes; unused for "memory", which loads everything.
         training: Batches and model.
         width: Columns of a row.
-        classes: Classes of nodes.
+        classes: Number of classes.
         epochs: Passes over the training nodes.
-        seed: Seed of the draws, the order of the seeds and the weights.
-        model: Where to write the trained model, if anywhere.
-        readers: With "mapped", how many threads read rows, one count after the other.
-        seconds: With "mapped", how long each count of readers is measured at most.
+        seed: Random seed of the draws, the order of the seeds, and the weights.
+        model: Path for the trained model, or None.
+        readers: For "mapped": the numbers of reading threads to measure in turn.
+        seconds: For "mapped": the longest time for each number of readers.
     """
 
     source: Source
@@ -72,12 +72,12 @@ class Job:
     seconds: float = 7.0
 
     def plain(self) -> dict[str, Any]:
-        """All of it as plain data, for JSON."""
+        """Returns the job as plain data, for JSON."""
         return asdict(self)
 
     @classmethod
     def of(cls, plain: dict[str, Any]) -> "Job":
-        """The job that `plain` describes."""
+        """Returns the job that `plain` describes."""
         training = {**plain["training"], "fanouts": tuple(plain["training"]["fanouts"])}
         given = {**plain, "training": Training(**training), "readers": tuple(plain["readers"])}
         return cls(**given)

@@ -12,14 +12,14 @@ from neargraph.cli.show import size
 _WIDTH = 100
 
 _BOUND_SHARE = 0.3
-"""Share of the time that a training loop waits at most where the model is the bottleneck."""
+"""If the training loop waits for less than this share of the time, the model is the bottleneck."""
 
 _IDLE_LOAD = 0.5
-"""Load average for each core up to which a machine counts as idle."""
+"""Load average per core up to which a machine counts as idle."""
 
 
 def show(figures: dict[str, Any]) -> None:
-    """Prints the table, its notes, and what the server answered."""
+    """Prints the table, its notes, and the answers of the server."""
     console = Console(width=_WIDTH, highlight=False, markup=False)
     console.print(_title(figures), style="bold")
     console.print(_table(figures))
@@ -51,7 +51,7 @@ def _title(figures: dict[str, Any]) -> str:
 
 
 def rows_of(figures: dict[str, Any]) -> list[dict[str, Any]]:
-    """What the table and the picture show of each source, the fastest kind of reading first."""
+    """Returns the rows of the table and the picture, one for each source and way of reading."""
     runs, memory = figures["runs"], size(figures["training"]["memory"])
     named = [("memory", "everything in memory"), ("disk", f"disk, neargraph in {memory}")]
     rows = [_row(runs[source], name, runs[source]["turns"][0]) for source, name in named]
@@ -112,7 +112,7 @@ def _table(figures: dict[str, Any]) -> Table:
 
 
 def notes(figures: dict[str, Any]) -> list[tuple[str, str]]:
-    """What a reader of the table has to know: (what it is about, a sentence or two)."""
+    """Returns the notes under the table: (subject, one or more sentences)."""
     disk, mapped = figures["runs"]["disk"], figures["runs"]["mapped"]
     alone = size(figures["loader_alone"]["added_bytes"])
     found = [
@@ -162,7 +162,7 @@ def _of_losses(figures: dict[str, Any]) -> str:
     said = f"Disk and memory give the same loss in all {steps} steps, to the last bit."
     if not comparison["same_losses_mapped"]:
         return f"{said} THOSE FROM np.memmap DIFFER. This is a defect; please report it."
-    return f"{said} The first {of_mapped} from np.memmap are the same, too." if of_mapped else said
+    return f"{said} The first {of_mapped} from np.memmap are also equal." if of_mapped else said
 
 
 def _of_reading(disk: dict[str, Any], rates: dict[str, float] | None) -> str:
@@ -170,12 +170,12 @@ def _of_reading(disk: dict[str, Any], rates: dict[str, float] | None) -> str:
     ahead = (
         f"The loader looked {chosen['window']} batches ahead (reading: {chosen['reading']})."
         if chosen
-        else "The budget does not suffice to look ahead, so it was read batch by batch."
+        else "The budget is too small for look-ahead, so rows were read batch by batch."
     )
     able = ""
     if rates:
         requests, rate = rates["reads_per_s"], size(rates["bytes_per_s"])
-        able = f" The disk delivers {requests:,.0f} random reads or {rate} a second."
+        able = f" The disk delivers {requests:,.0f} random reads or {rate} per second."
     note = disk["backend"]
     is_direct = "O_DIRECT" in note and "O_DIRECT does not work" not in note
     way = "past" if is_direct else "through"
@@ -201,9 +201,9 @@ def _of_limit(figures: dict[str, Any], disk: dict[str, Any], mapped: dict[str, A
             f"after {figures['training']['seconds']:.0f} s."
         )
     return (
-        f"{how} It has NO memory limit: {mapped['why_not_limited']}. So the kernel cached "
-        f"{size(mapped['cached_bytes'])} of the file in the end, and the rates are those of a "
-        "file that fits in memory. As root, the demo limits the process."
+        f"{how} It has NO memory limit: {mapped['why_not_limited']}. At the end, the kernel cached "
+        f"{size(mapped['cached_bytes'])} of the file, so the rates are those of a file that fits "
+        "in memory. As root, the demo limits the process."
     )
 
 

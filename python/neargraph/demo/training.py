@@ -1,9 +1,9 @@
-"""One run of training, as a process of its own: PyG's GraphSAGE in a plain loop.
+"""One training run in a separate process: PyG's GraphSAGE in a plain loop.
 
     python -m neargraph.demo.training '{"source": "disk", ...}'
 
-Prints JSON lines: the progress of steps, and at the end the figures. The invariant: batches are all
-that depends on the source of rows; seeds, weights and steps are the same.
+Prints JSON lines: the progress of steps, and at the end the figures. The invariant: seeds, weights
+and steps do not depend on the source of rows.
 """
 
 import json
@@ -19,7 +19,7 @@ from neargraph.tuning import tune_process
 from .settings import Job
 
 _WARM_SHARE = 0.1
-"""Share of the steps that are not counted in seeds a second: caches and windows grow then."""
+"""Share of the steps that seeds per second exclude, while caches and windows fill."""
 
 
 def main() -> None:
@@ -34,7 +34,7 @@ def main() -> None:
 
 
 def run(job: Job) -> dict[str, Any]:
-    """Trains, tests and exports; the figures of the run."""
+    """Trains, tests and exports. Returns the figures of the run."""
     import torch
     from torch_geometric.nn import GraphSAGE
 
@@ -42,7 +42,7 @@ def run(job: Job) -> dict[str, Any]:
     from .limit import memory_limit
 
     torch.use_deterministic_algorithms(True)
-    # Filling fresh tensors with NaN only finds reads of uninitialised memory.
+    # Filling new tensors with NaN has no use but to find reads of uninitialised memory.
     switch: Any = torch.utils.deterministic
     switch.fill_uninitialized_memory = False
     training, opened = job.training, time.perf_counter()
@@ -77,7 +77,7 @@ def run(job: Job) -> dict[str, Any]:
 
 
 class Steps:
-    """The training loop, and when each batch arrived and each step ended."""
+    """The training loop, with the times at which batches arrived and steps ended."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
@@ -88,7 +88,7 @@ class Steps:
         self.began = 0.0
 
     def run(self, model: Any, feed: Any) -> None:
-        """Trains for the epochs of the job, or until the feed is over."""
+        """Trains for the epochs of the job, or until the feed ends."""
         import torch
         from torch.nn import functional
 
@@ -105,7 +105,7 @@ class Steps:
                 optimizer.step()
                 self.losses.append(float(loss.detach()))
                 self.seeds.append(int(batch.batch_size))
-                # The budget counts a batch until its last name is gone.
+                # The budget counts a batch until its last reference is gone.
                 del batch, out, loss
                 self.ended.append(time.perf_counter())
                 print(json.dumps({"step": len(self.losses), "steps": total}), flush=True)
@@ -113,12 +113,12 @@ class Steps:
                 return
 
     def spans(self, turns: list[int]) -> list[tuple[int, int]]:
-        """First and last step of each turn, without turns that made no step."""
+        """Returns first and end step of each turn that made a step."""
         ends = [*turns[1:], len(self.losses)]
         return [(first, end) for first, end in zip(turns, ends, strict=True) if end > first]
 
     def rates(self, first: int, end: int) -> dict[str, Any]:
-        """Seeds a second of some steps, and the share of the time that the loop waited."""
+        """Returns seeds per second of some steps, and the share of the time spent waiting."""
         warm = min(end - 1, first + max(1, round(_WARM_SHARE * (end - first))))
         start = self.ended[warm - 1] if warm else self.began
         before = [start, *self.ended[warm : end - 1]]
@@ -132,7 +132,7 @@ class Steps:
 
 
 def tested(model: Any, batches: Any) -> float:
-    """The share of the test nodes whose class the model finds."""
+    """Returns the share of the test nodes that the model classifies correctly."""
     import torch
 
     model.eval()
@@ -147,7 +147,7 @@ def tested(model: Any, batches: Any) -> float:
 
 
 def export(model: Any, store: Any, job: Job) -> None:
-    """Writes the trained model as a file that is served without torch."""
+    """Writes the trained model as a model file, which can be served without torch."""
     from pathlib import Path
 
     from neargraph.modelfile import export as write

@@ -1,7 +1,7 @@
-"""Trained PyG models as model files: this package writes them and never serves them.
+"""Export of trained PyG models to model files. This package writes them and never serves them.
 
-This module is a list of names. The package needs torch, PyG, onnx and onnxscript; with onnxruntime
-it also runs what it wrote before the file gets its name.
+This module is a list of names. The package needs torch, PyG, onnx and onnxscript. With onnxruntime,
+it also runs each file before the file gets its name.
 """
 
 from neargraph._optional import onnx_for, torch_for

@@ -1,6 +1,6 @@
-"""Where in a model an export failed: the line of the user's code and of PyG, for messages.
+"""The place in a model where an export failed: lines of the user's code and of PyG, for messages.
 
-The invariant: it never raises an error of its own, because it is called while one is handled.
+The invariant: these functions never raise an error, because they run while one is handled.
 """
 
 import traceback
@@ -17,7 +17,7 @@ _HERE = str(Path(__file__).parent)
 
 
 def line_of(error: BaseException) -> str:
-    """`file:line, code` of the last lines of PyG and of the user's code that ran; "" if none."""
+    """Returns "file:line (code)" of the last lines of PyG and of the user's code; "" if none."""
     frames = [frame for trace in _traces(error) for frame in traceback.extract_tb(trace)]
     own = [f for f in frames if not f.filename.startswith((_TORCH + "/", _PYG, _HERE, "<"))]
     pyg = [f for f in frames if f.filename.startswith(_PYG)]
@@ -31,7 +31,7 @@ def line_of(error: BaseException) -> str:
 
 
 def line_of_node(node: Any) -> str:
-    """The last line of the recorded stack of a node of a traced graph; "" if there is none."""
+    """Returns the last line of the recorded stack of a traced node; "" if there is none."""
     lines = str(node.meta.get("stack_trace") or "").strip().splitlines()
     starts = [i for i, line in enumerate(lines) if line.lstrip().startswith("File ")]
     if not starts:
@@ -40,7 +40,7 @@ def line_of_node(node: Any) -> str:
 
 
 def cause_of(error: BaseException) -> str:
-    """What the innermost cause says: its first line, and the lines of a list below it."""
+    """Returns the first line of the innermost cause's message, and the list items after it."""
     said = type(error).__name__
     link: BaseException | None = error
     while link is not None:
@@ -63,5 +63,5 @@ def _traces(error: BaseException) -> list[TracebackType]:
 
 
 def _in_model(frames: list[Any], own: list[Any]) -> bool:
-    """Whether the last line of the user was reached through torch: else it called `export`."""
+    """Whether torch called the user's last line. Otherwise this line is the call of `export`."""
     return bool(own) and any(f.filename.startswith(_TORCH) for f in frames[: frames.index(own[-1])])

@@ -1,7 +1,7 @@
-"""Whether a traced program and a model file give what the model gives, at several sizes.
+"""Comparison of a traced program and a model file with the model, at several sizes.
 
-The bound is that of the engine: 1e-5 times the largest value of the output, or times 1. The
-invariant: nothing is named as compared that was not run.
+The bound is that of the engine: 1e-5 times the larger of 1 and the largest value of the output. The
+invariant: nothing is reported as compared that was not run.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ Run = Callable[[Sequence[Any]], Sequence[Any]]
 
 
 def cases(inputs: Inputs) -> list[tuple[str, list[Any]]]:
-    """(what it is, flat values) of the example, a larger one, a smaller one, and one without edges.
+    """Returns (name, flat values) of the example, a larger, a smaller and an edgeless one.
 
     Example:
         >>> [name for name, _ in cases(inputs)]                         # doctest: +SKIP
@@ -41,7 +41,7 @@ def cases(inputs: Inputs) -> list[tuple[str, list[Any]]]:
 
 
 class Wanted:
-    """What the model gives for each case; cases that the model itself refuses are in `notes`."""
+    """The model's output for each case. `notes` has the cases for which the model itself fails."""
 
     def __init__(self, model: nn.Module, inputs: Inputs) -> None:
         flat = Flat(model, inputs).eval()
@@ -54,13 +54,13 @@ class Wanted:
             except Exception as error:
                 if name == "example":
                     raise ExportFailed(f"the model fails on the example: {error}") from error
-                self.notes.append(f"{name}: not compared, the model itself fails: {error}")
+                self.notes.append(f"{name}: not compared, because the model itself fails: {error}")
 
     def largest_difference(self, run: Run, what: str) -> float:
-        """The largest difference of all cases, relative to the largest value or to 1.
+        """Returns the largest difference over all cases, relative to the largest value or to 1.
 
         Raises:
-            ExportFailed: It is above `BOUND`, or `run` fails.
+            ExportFailed: The difference exceeds `BOUND`, or `run` fails.
         """
         return max(self._difference(run, what, *case) for case in self.cases)
 
@@ -79,20 +79,20 @@ class Wanted:
         for one, other in zip(found, wanted, strict=True):
             if one.shape != other.shape:
                 raise ExportFailed(
-                    f"{what} gives shape {list(one.shape)} and the model {list(other.shape)} on "
-                    f"inputs of shapes {sizes}"
+                    f"{what} returns shape {list(one.shape)}, but the model {list(other.shape)}, "
+                    f"on inputs of shapes {sizes}"
                 )
             worst = max(worst, relative_difference(one, other))
         if not worst <= BOUND:
             raise ExportFailed(
                 f"{what} differs from the model by {worst:.1e} on inputs of shapes {sizes} "
-                f"({name}), more than {BOUND}: please report it with the layers of the model"
+                f"({name}), more than {BOUND}: please report this with the layers of the model"
             )
         return worst
 
 
 def relative_difference(found: Tensor, wanted: Tensor) -> float:
-    """The largest difference of two tensors of one shape, over the largest of `wanted` or over 1.
+    """Returns the largest difference of two tensors, divided by the largest of `wanted` or by 1.
 
     Example:
         >>> relative_difference(torch.tensor([1.0, 4.0]), torch.tensor([1.0, 5.0]))

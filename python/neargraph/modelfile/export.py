@@ -1,7 +1,8 @@
-"""`ng.export`: a trained PyG model as a model file that was compared with the model.
+"""`ng.export`: writes a trained PyG model as a model file, and compares the file with the model.
 
-This module is the order of the steps; each step lives in its own module. The invariant: the file
-gets its name after every comparison, so a file that exists gave what the model gives.
+This module defines the order of the steps, each of which is in another module. The invariant: the
+file gets its name after all comparisons, so the output of an existing file was equal to the
+model's.
 """
 
 import json
@@ -36,31 +37,32 @@ def export(
     fanouts: Any = None,
     metadata: Mapping[str, Any] | None = None,
 ) -> Exported:
-    """Writes a trained model, so that it can be served without torch and without its Python code.
+    """Writes a trained model to a model file, which needs neither torch nor the model's code.
 
-    The file is ONNX with dynamic counts of nodes and edges. Operators of graph layers are functions
-    of the domain ``ai.neargraph`` with bodies of standard operators, so that any ONNX runtime runs
-    it. Before the file gets its name, it is compared with the model on the example, on a larger and
-    a smaller graph, and on one without edges.
+    The file is ONNX with variable numbers of nodes and edges. Operators of graph layers are
+    functions of the domain ``ai.neargraph`` whose bodies are standard operators, so any ONNX
+    runtime can run it. Before the file gets its name, it is compared with the model on the example,
+    on a larger and a smaller graph, and on one without edges.
 
     Args:
         model: The model in evaluation mode, on the CPU.
-        example: The open store that the model was trained on, from which a small batch is sampled
-            for the arguments of ``forward`` without a default. Or the arguments: tensors,
-            dictionaries of tensors by type, integers, such as ``x`` [n, width] and ``edge_index``
-            [2, e], with n and e at least 2 and not equal. Sizes that are equal are taken for the
-            same count.
-        path: A path that ends in ``.ngm`` becomes a zip archive, another one a folder. It has
-            ``model.onnx``, ``model.safetensors`` and ``manifest.json`` with the SHA-256 of both.
-        fanouts: Neighbours per node and hop, as of `NeighborLoader`: kept in the file, and needed
-            with a store, whose schema is kept as a hash.
-        metadata: More to keep in the file by name, as JSON.
+        example: The open store that the model was trained on. A small batch is sampled from it for
+            the arguments of ``forward`` without a default. Or these arguments: tensors,
+            dictionaries of tensors by type, and integers, such as ``x`` [n, width] and
+            ``edge_index`` [2, e], where n and e are different and at least 2. Equal sizes are
+            treated as the same count.
+        path: The path of the file. With the suffix ``.ngm`` it becomes a zip archive, otherwise a
+            directory. It contains ``model.onnx``, ``model.safetensors`` and ``manifest.json``
+            with the SHA-256 of both.
+        fanouts: Neighbours per node and hop, as for `NeighborLoader`, to store in the file.
+            Required with a store.
+        metadata: Additional entries by name, stored as JSON.
 
     Returns:
-        What was written and how it was compared.
+        The written file and the result of the comparison.
 
     Raises:
-        ExportFailed: The model cannot be exported, or gives something else; nothing is written.
+        ExportFailed: The model cannot be exported, or the outputs differ. Nothing is written.
 
     Example:
         >>> model.eval()                                                # doctest: +SKIP
@@ -97,18 +99,19 @@ def export(
 def _example(
     model: nn.Module, example: Reader | Sequence[Any], fanouts: Any
 ) -> tuple[Sequence[Any], dict[str, Any]]:
-    """The arguments of the model, and what the file says of them."""
+    """Returns the arguments of the model, and their metadata for the file."""
     if not isinstance(example, Reader):
         return example, {} if fanouts is None else {"fanouts": by_name(fanouts)}
     if fanouts is None:
         raise ExportFailed(
-            "a store needs fanouts, the neighbours per node and hop: give fanouts=[25, 10]"
+            "a store needs fanouts= (neighbours per node and hop): give for example "
+            "fanouts=[25, 10]"
         )
     return sampled(model, example, fanouts), described(example, fanouts)
 
 
 def _checked(file: Path, wanted: Wanted, result: Exported) -> Exported:
-    """The result of a file that the checker of onnx takes, and that onnxruntime runs if there."""
+    """Returns the result after onnx has checked the file and onnxruntime, if installed, ran it."""
     try:
         onnx.checker.check_model(file, full_check=True)
     except Exception as error:

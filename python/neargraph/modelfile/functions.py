@@ -1,8 +1,8 @@
 """The operators of `ops.py` as ONNX functions of the domain ``ai.neargraph``, version 1.
 
-A model file has one node for each, and a body of standard operators for runtimes that do not know
-it. Bodies are in the text form of ONNX. The invariant: a body gives what the operator of torch
-gives, also for no edges, with each floating-point type.
+A model file has one node for each operator, and a body of standard operators for runtimes that do
+not know the operator. Bodies are in the text form of ONNX. The invariant: a body computes the same
+as the operator of torch, for each floating-point type and without edges, too.
 """
 
 import re
@@ -13,11 +13,11 @@ from onnx import FunctionProto
 
 DOMAIN = "ai.neargraph"
 VERSION = 1
-# Of the models, and so of the bodies: ONNX wants them equal.
+# The opset of models and bodies: ONNX requires them to be equal.
 OPSET = 20
 
 # From src [e, ...], index [e] and size: `to`, the index in the shape of src, and `shape`,
-# [size, ...]. ScatterElements wants an index for each element.
+# [size, ...]. ScatterElements needs an index for each element.
 _TARGET = """
     one = Constant <value_ints = [1]> ()
     zero_f = Constant <value_float = 0.0> ()
@@ -52,7 +52,7 @@ _ADD = """
 
 
 def _extreme(reduction: str, start: str) -> str:
-    """The largest or smallest of each row, and 0 where there is none."""
+    """Returns the body for the maximum or minimum of each row; 0 for a row without entries."""
     return f"""{_TARGET}{_COUNT}
     bound_f = Constant <value_float = {start}> ()
     bound = CastLike (bound_f, src)
@@ -169,7 +169,7 @@ _OTHERS = {
 
 
 def _spmm(how: str, weight: str) -> str:
-    """Rows of the sources of edges, times weights if there are any, scattered."""
+    """Returns the body that scatters rows of sources, times weights if there are any."""
     rows = "taken = Gather <axis = 0> (x, source)\n"
     if weight:
         rows += "column = Constant <value_ints = [1]> ()\n"
@@ -187,8 +187,8 @@ _SPMM = {
 }
 
 
-# Rows in 127 steps to either side of 0, each with a scale of its own, times columns of steps. Where
-# the largest value of a row is too small for a scale, all of its steps are 0.
+# Each row of x is quantised to 127 steps on either side of 0 with its own scale, and multiplied by
+# the columns of steps. If the largest value of a row is too small for a scale, its steps are 0.
 _QUANTISED_LINEAR = """
     last = Constant <value_ints = [-1]> ()
     zero = Constant <value_float = 0.0> ()
@@ -213,7 +213,7 @@ _QUANTISED_LINEAR = """
     out = Add (product, bias)
 """
 
-# `out`: `scaled`, of double, to the nearest whole number that `bits` bits hold.
+# `out`: `scaled` (double), rounded to the nearest integer of `bits` bits.
 _ROUNDED = """
     width = Constant <value_int: int = @bits> ()
     width_d = Cast <to = 11> (width)
@@ -231,7 +231,7 @@ _ROUNDED = """
 
 
 def _shifted(places: str, sign: str) -> str:
-    """`scaled`: x times 2 to the power of an attribute, or of what is opposite to it."""
+    """Returns the body of `scaled`: x times 2 to the power of plus or minus an attribute."""
     return f"""
     base = Constant <value = double {{2.0}}> ()
     places = Constant <value_int: int = @{places}> ()
@@ -244,7 +244,7 @@ def _shifted(places: str, sign: str) -> str:
 
 
 def _fixed_scatter(how: str) -> str:
-    """The scatter of the same name on doubles, which hold whole numbers of 53 bits."""
+    """Returns the body of a scatter on doubles, which represent integers of 53 bits exactly."""
     body = _SCATTERED[f"Scatter{how}"].replace("out = ", "found = ")
     return f"""
     src = Cast <to = 11> (x)
@@ -275,7 +275,7 @@ _TEXTS |= _OTHERS | _SPMM | _NARROW
 
 
 def function(name: str) -> FunctionProto:
-    """The function of that name, such as ``"ScatterMean"``; KeyError where there is none.
+    """Returns the function of that name, such as ``"ScatterMean"``; raises KeyError if unknown.
 
     Example:
         >>> function("Degree").domain
@@ -289,12 +289,12 @@ def function(name: str) -> FunctionProto:
 
 
 def names() -> list[str]:
-    """The names of all functions."""
+    """Returns the names of all functions."""
     return [re.split("[(<]", head)[0] for head in _TEXTS]
 
 
 def all_bodies() -> bytes:
-    """A model of all functions and nothing else, as the engine keeps it to write files.
+    """Returns a model with all functions and nothing else. The engine uses it to write files.
 
     Example:
         >>> len(onnx.ModelProto.FromString(all_bodies()).functions) == len(names())
@@ -308,7 +308,7 @@ def all_bodies() -> bytes:
 
 
 def append(model: Any, domain: str = DOMAIN) -> list[str]:
-    """Gives the `ModelProto` the functions that its nodes call, and returns their names.
+    """Adds to a `ModelProto` the functions that its nodes call, and returns their names.
 
     Example:
         >>> append(onnx.load("sage.onnx"))                              # doctest: +SKIP

@@ -1,8 +1,8 @@
-"""The arguments of a model as a flat list: their names, which sizes vary, and other sizes.
+"""The arguments of a model as a flat list, with names and variable sizes.
 
 A size is a count of the graph: of nodes, of edges, of pairs. Sizes that are equal in the example,
-under the same key of a dictionary, are the same count. The invariant: `resized` keeps what the
-example shows of its values: rows are rows of the example, edges join nodes that exist.
+under the same key of a dictionary, are the same count. The invariant: `resized` returns valid
+values: rows are rows of the example, and edges join existing nodes.
 """
 
 import inspect
@@ -21,10 +21,10 @@ Count = tuple[Any, int]
 
 
 class Inputs:
-    """The example of an export, flat.
+    """The example of an export as a flat list.
 
     Attributes:
-        names: One for each tensor and integer: the argument, and after a dot the key.
+        names: Names of the tensors and integers: "argument", or "argument.key".
         values: The tensors and integers.
         counts: For each value, {dimension: count}.
     """
@@ -43,9 +43,9 @@ class Inputs:
             if is_input:
                 keys = [_key(part) for part in path]
                 self.names.append(_joined(arguments[keys[0]], keys[1:]))
-                # torch makes guards of the strides of other tensors, and then fails on them.
+                # For non-contiguous tensors, torch creates guards on strides and then fails.
                 self.values.append(leaf.contiguous() if isinstance(leaf, Tensor) else leaf)
-                # Places in a list say nothing of types.
+                # An index in a list does not identify a type.
                 of_type = len(keys) > 1 and not isinstance(keys[-1], int)
                 self._keys.append(keys[-1] if of_type else None)
                 self.counts.append(_counts(leaf, self._keys[-1]))
@@ -53,7 +53,7 @@ class Inputs:
         self._check()
 
     def _check(self) -> None:
-        """Refuses examples whose sizes say too little."""
+        """Rejects examples whose sizes are ambiguous."""
         for name, value, counts in zip(self.names, self.values, self.counts, strict=True):
             if isinstance(value, Tensor) and value.device.type != "cpu":
                 raise ExportFailed(f"{name} of the example is on {value.device}: give CPU tensors")
@@ -65,21 +65,21 @@ class Inputs:
                     )
         for count in self.edge_counts & self.node_counts:
             raise ExportFailed(
-                f"the example has {count[1]} nodes and as many edges, so its sizes do not say "
-                "which is which: give an example with other counts"
+                f"the example has {count[1]} nodes and as many edges, so its sizes are ambiguous: "
+                "give an example with different numbers of nodes and edges"
             )
 
     @property
     def edge_counts(self) -> set[Count]:
-        """Second sizes of [2, e] integers."""
+        """The second sizes of integer tensors [2, e]."""
         found = zip(self.values, self.counts, strict=True)
         return {counts[1] for value, counts in found if _is_pairs(value)}
 
     @property
     def node_counts(self) -> set[Count]:
-        """First sizes of tables of a node type; without types, that of the first table alone.
+        """The first sizes of tables of node types; without types, that of the first table only.
 
-        Where no argument is a table of floats, such as ``x``, the first ids count as one.
+        If no argument is a table of floats, such as ``x``, the first ids are used as one.
         """
         found = zip(self.values, self.counts, strict=True)
         rows = [(value, counts[0]) for value, counts in found if 0 in counts]
@@ -89,7 +89,7 @@ class Inputs:
         return of_types | set(plain[:1])
 
     def count_names(self) -> dict[Count, str]:
-        """A name for each count, such as ``nodes`` or ``edges_a__to__b``."""
+        """Returns a name for each count, such as ``nodes`` or ``edges_a__to__b``."""
         names: dict[Count, str] = {}
         for counts in self.counts:
             for count in counts.values():
@@ -103,7 +103,7 @@ class Inputs:
         return names
 
     def restored(self, values: Sequence[Any]) -> tuple[Any, ...]:
-        """The arguments of the model, from flat values."""
+        """Returns the arguments of the model for flat values."""
         leaves = list(self._fixed)
         for place, value in zip(self._places, values, strict=True):
             leaves[place] = value
@@ -111,9 +111,9 @@ class Inputs:
         return arguments
 
     def resized(self, sizes: Mapping[Count, int], seed: int) -> list[Any]:
-        """Values of other sizes: rows drawn from the example, edges between nodes that exist.
+        """Returns values of other sizes: rows drawn from the example, edges between existing nodes.
 
-        Integers grow by one, since an integer of a model is a size.
+        Integers grow by one, because an integer argument is a size.
         """
         draws = torch.Generator().manual_seed(seed)
         found = zip(self.values, self.counts, self._keys, strict=True)
@@ -143,12 +143,12 @@ class Inputs:
         return value.index_select(dimension, drawn)
 
     def _bound(self, node_type: Any, sizes: Mapping[Count, int]) -> int:
-        """How many nodes of a type there are; 0 if unknown."""
+        """Returns the number of nodes of a type; 0 if unknown."""
         return next((sizes[c] for c in sorted(self.node_counts, key=str) if c[0] == node_type), 0)
 
 
 class Flat(nn.Module):
-    """The model as a module from flat inputs to a flat list of its tensors."""
+    """The model as a module with flat inputs and flat outputs."""
 
     def __init__(self, model: nn.Module, inputs: Inputs) -> None:
         super().__init__()
@@ -156,13 +156,13 @@ class Flat(nn.Module):
         self._inputs = inputs
 
     def forward(self, *values: Any) -> tuple[Tensor, ...]:
-        """The tensors of the model's output, in the order of `output_names`."""
+        """Returns the tensors of the model's output, in the order of `output_names`."""
         out = self.model(*self._inputs.restored(values))
         return tuple(leaf for leaf in pytree.tree_leaves(out) if isinstance(leaf, Tensor))
 
 
 def output_names(out: Any) -> list[str]:
-    """Names of the tensors of an output: ``out``, and after a dot the key.
+    """Returns the names of the tensors of an output: "out", or "out.key".
 
     Example:
         >>> output_names({"paper": torch.zeros(2)})
@@ -204,13 +204,13 @@ def _is_pairs(value: Any) -> bool:
 
 
 def _ends(key: Any) -> tuple[Any, Any] | None:
-    """The node types of a key that is an edge type."""
+    """Returns the two node types if a key is an edge type, else None."""
     parts = tuple(key.split("__")) if isinstance(key, str) else key
     return (parts[0], parts[-1]) if isinstance(parts, tuple) and len(parts) == 3 else None
 
 
 def _key(part: Any) -> Any:
-    """What an entry of a path of pytree holds: a key, an index or a name."""
+    """Returns the key, index or name in an entry of a pytree path."""
     return getattr(part, "key", getattr(part, "idx", getattr(part, "name", None)))
 
 

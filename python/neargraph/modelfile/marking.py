@@ -1,9 +1,9 @@
-"""Keeps PyG's helpers whole while a model is traced, by other functions under their names.
+"""Replaces PyG's helpers by marked operators while a model is traced.
 
-Without it a softmax over edges becomes ten nodes of arithmetic that no engine recognises. Names
-change in every loaded module that imported a helper, the user's own modules included. Which
-operators exist is in `ops.py`. The invariant: after the context every name is what it was, also
-after an error, and two threads are never inside at once.
+Without this, a softmax over edges becomes ten arithmetic nodes that no engine recognises. Names
+change in every loaded module that imported a helper, including the user's modules. `ops.py` defines
+the operators. The invariant: after the context every name has its old value, even after an error,
+and only one thread is inside at a time.
 """
 
 import sys
@@ -24,7 +24,7 @@ from torch_geometric.utils import loop
 from . import ops
 from .replaced import REPLACED
 
-# Versions of PyG (major.minor) whose helpers were compared with `ops.py`.
+# Versions of PyG (major.minor) whose helpers were compared with those of `ops.py`.
 TESTED_VERSIONS = ("2.8",)
 
 _LOCK = threading.Lock()
@@ -35,10 +35,10 @@ _REDUCES = {"sum": "sum", "add": "sum", "mean": "mean", "mul": "mul"} | {
 
 @contextmanager
 def marked() -> Iterator[None]:
-    """Within it, PyG's helpers call the operators of the namespace ``neargraph``.
+    """Context in which PyG's helpers call the operators of the namespace ``neargraph``.
 
-    Warns of a version of PyG that was not tested. Other threads must not run PyG models meanwhile:
-    they would get the same values, by slower paths.
+    It warns if the version of PyG was not tested. Other threads should not run PyG models
+    meanwhile: they get the same values, but more slowly.
 
     Example:
         >>> with marked():                                              # doctest: +SKIP
@@ -48,7 +48,7 @@ def marked() -> Iterator[None]:
     if ".".join(version.split(".")[:2]) not in TESTED_VERSIONS:
         warnings.warn(
             f"export was tested with PyG {', '.join(TESTED_VERSIONS)}, not {version}: "
-            "the exported model is compared with PyG, but a layer may not be exported",
+            "the export is still compared with the model, but some layers may fail to export",
             stacklevel=3,
         )
     with _LOCK:
@@ -62,7 +62,7 @@ def marked() -> Iterator[None]:
 
 
 def _put(helpers: dict[int, Callable[..., Any]], undo: list[tuple[Any, str, Any]]) -> None:
-    """Sets the new functions; `undo` has (place, name, what was there) of each that is set."""
+    """Sets the new functions, and adds (object, name, old value) of each one to `undo`."""
     for module in list(sys.modules.values()):
         if not isinstance(module, ModuleType):
             continue
@@ -76,7 +76,7 @@ def _put(helpers: dict[int, Callable[..., Any]], undo: list[tuple[Any, str, Any]
 
 
 def _helpers() -> dict[int, Callable[..., Any]]:
-    """New functions, by the id of what they replace."""
+    """Returns the new functions by the id of the function that each one replaces."""
     pairs = [
         (utils.scatter, _scatter(utils.scatter)),
         (utils.softmax, _softmax(utils.softmax)),
@@ -128,7 +128,7 @@ def _degree(before: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _one_hot(index: Tensor, num_classes: Any = None, dtype: Any = None) -> Tensor:
-    """Without a scatter: the same values, from a comparison."""
+    """Computes one-hot rows by a comparison instead of a scatter."""
     if num_classes is None:
         num_classes = int(index.max()) + 1
     return (index.view(-1, 1) == torch.arange(num_classes)).to(dtype or torch.float32)
@@ -201,5 +201,5 @@ def _gcn_norm(before: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _is_plain(edge_index: Any) -> bool:
-    """Whether edges are [2, e] integers, not a sparse matrix or PyG's `EdgeIndex`."""
+    """Whether edges are a dense tensor [2, e], not a sparse matrix."""
     return isinstance(edge_index, Tensor) and edge_index.layout == torch.strided

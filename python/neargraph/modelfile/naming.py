@@ -1,7 +1,7 @@
-"""Names in an ONNX model: those of the model's weights and of the counts of the graph.
+"""Names in an ONNX model: names of weights as in `state_dict`, and names of counts.
 
-torch names what it computes; a reader of the file looks for the names of `state_dict`. The
-invariant: only names change, and no path of the machine that exported stays in the file.
+The names of torch's exporter are arbitrary. The invariant: only names change, and no path of the
+exporting machine stays in the file.
 """
 
 import re
@@ -16,7 +16,7 @@ _TRANSPOSES = ("aten.permute.default", "aten.t.default", "aten.transpose.int")
 
 
 def weight_names(program: ExportedProgram) -> dict[str, str]:
-    """New names of constants: weights as in `state_dict`, and with ``.T`` where transposed.
+    """Returns new names of constants: as in `state_dict`, with the suffix ``.T`` if transposed.
 
     Example:
         >>> weight_names(program)                                       # doctest: +SKIP
@@ -35,7 +35,7 @@ def weight_names(program: ExportedProgram) -> dict[str, str]:
 
 
 def tidy(model: Any, names: Mapping[str, str], sizes: Mapping[str, str]) -> None:
-    """Renames constants by `names` and symbols of sizes by `sizes`, and removes stacks of torch."""
+    """Renames constants by `names` and size symbols by `sizes`, and removes torch's metadata."""
     graph = model.graph
     constants = {tensor.name for tensor in graph.initializer}
     names = {name: new for name, new in names.items() if name in constants}
@@ -58,5 +58,5 @@ def tidy(model: Any, names: Mapping[str, str], sizes: Mapping[str, str]) -> None
 
 
 def _renamed(text: str, names: Mapping[str, str]) -> str:
-    """An expression such as ``s48 + u0`` with other names."""
+    """Replaces names in an expression such as ``s48 + u0``."""
     return re.sub(r"\w+", lambda found: names.get(found[0], found[0]), text)

@@ -1,8 +1,8 @@
 """Operators of graph layers, as operators of torch in the namespace ``neargraph``.
 
-While a model is traced, PyG's helpers call these, so that each stays one node of the graph. They
-know nothing of PyG or of ONNX. The invariant: each gives what PyG's helper of that name gives, and
-`functions.py` has an ONNX function for each.
+While a model is traced, PyG's helpers call these operators, so each stays one node of the graph.
+They do not depend on PyG or ONNX. The invariant: each computes the same as PyG's helper of that
+name, and `functions.py` has an ONNX function for each.
 """
 
 import torch
@@ -12,15 +12,15 @@ _REDUCES = {"max": "amax", "min": "amin", "mul": "prod"}
 
 
 def _rows(index: Tensor, like: Tensor) -> Tensor:
-    """`index` [e] repeated to the shape of `like` [e, ...]."""
+    """Returns `index` [e] expanded to the shape of `like` [e, ...]."""
     return index.view([-1] + [1] * (like.dim() - 1)).expand_as(like)
 
 
 @torch.library.custom_op("neargraph::scatter", mutates_args=())
 def scatter(src: Tensor, index: Tensor, size: int, reduce: str) -> Tensor:
-    """Rows of `src` [e, ...] with equal `index` [e] reduced to one: [size, ...].
+    """Reduces rows of `src` [e, ...] with equal `index` [e] to one: returns [size, ...].
 
-    `reduce` is sum, mean, max, min or mul. A row without entries is 0, and 1 for mul.
+    `reduce` is sum, mean, max, min or mul. A row without entries is 0, or 1 for mul.
     """
     shape = [size, *src.shape[1:]]
     if reduce in ("sum", "mean"):
@@ -41,7 +41,7 @@ def _(src: Tensor, index: Tensor, size: int, reduce: str) -> Tensor:
 
 @torch.library.custom_op("neargraph::edge_softmax", mutates_args=())
 def edge_softmax(src: Tensor, index: Tensor, size: int) -> Tensor:
-    """Softmax of `src` [e, ...] over the rows of each value of `index` [e]: [e, ...]."""
+    """Returns the softmax of `src` [e, ...] over rows with equal `index` [e]: [e, ...]."""
     top = scatter(src, index, size, "max")
     raised = (src - top.index_select(0, index)).exp()
     total = scatter(raised, index, size, "sum") + 1e-16
@@ -56,7 +56,7 @@ def _(src: Tensor, index: Tensor, size: int) -> Tensor:
 
 @torch.library.custom_op("neargraph::degree", mutates_args=())
 def degree(index: Tensor, size: int) -> Tensor:
-    """How often each of 0 ... size - 1 is in `index` [e]: float32 [size]."""
+    """Counts how often each of 0 to size - 1 occurs in `index` [e]: returns float32 [size]."""
     return torch.zeros(size).index_add_(0, index, torch.ones(index.size(0)))
 
 
@@ -67,7 +67,7 @@ def _(index: Tensor, size: int) -> Tensor:
 
 @torch.library.custom_op("neargraph::gcn_norm", mutates_args=())
 def gcn_norm(edge_index: Tensor, weight: Tensor, size: int) -> Tensor:
-    """Weights [e] divided by the roots of the weighted in-degrees of both ends: [e].
+    """Returns weights [e] divided by the square roots of both ends' weighted in-degrees: [e].
 
     Kipf and Welling, ICLR 2017, equation 2, without the self-loops.
     """
@@ -84,7 +84,7 @@ def _(edge_index: Tensor, weight: Tensor, size: int) -> Tensor:
 
 @torch.library.custom_op("neargraph::remove_self_loops", mutates_args=())
 def remove_self_loops(edge_index: Tensor) -> Tensor:
-    """`edge_index` [2, e] without the edges from a node to itself: [2, kept]."""
+    """Returns `edge_index` [2, e] without self-loops: [2, kept]."""
     return edge_index[:, edge_index[0] != edge_index[1]]
 
 
@@ -95,7 +95,7 @@ def _(edge_index: Tensor) -> Tensor:
 
 @torch.library.custom_op("neargraph::remove_self_loops_attr", mutates_args=())
 def remove_self_loops_attr(edge_index: Tensor, attr: Tensor) -> tuple[Tensor, Tensor]:
-    """As `remove_self_loops`, with the rows of `attr` [e, ...] that belong to kept edges."""
+    """Like `remove_self_loops`; also returns the rows of `attr` [e, ...] of kept edges."""
     kept = edge_index[0] != edge_index[1]
     return edge_index[:, kept], attr[kept]
 
@@ -108,7 +108,7 @@ def _(edge_index: Tensor, attr: Tensor) -> tuple[Tensor, Tensor]:
 
 @torch.library.custom_op("neargraph::add_self_loops", mutates_args=())
 def add_self_loops(edge_index: Tensor, size: int) -> Tensor:
-    """`edge_index` [2, e], and one edge from each node to itself: [2, e + size]."""
+    """Returns `edge_index` [2, e] with one self-loop added per node: [2, e + size]."""
     own = torch.arange(size, dtype=edge_index.dtype).expand(2, size)
     return torch.cat([edge_index, own], 1)
 
@@ -120,9 +120,9 @@ def _(edge_index: Tensor, size: int) -> Tensor:
 
 @torch.library.custom_op("neargraph::self_loop_attr", mutates_args=())
 def self_loop_attr(edge_index: Tensor, attr: Tensor, fill: Tensor) -> Tensor:
-    """The row of `attr` [e, ...] of each node's edge to itself, else its row of `fill`: [n, ...].
+    """Returns for each node the row of `attr` [e, ...] of its self-loop, or else its row of `fill`.
 
-    Of several such edges the last one counts.
+    The result has shape [n, ...]. If a node has several self-loops, the last one is used.
     """
     source, loop = edge_index[0], edge_index[0] == edge_index[1]
     out = fill.clone()
@@ -137,7 +137,7 @@ def _(edge_index: Tensor, attr: Tensor, fill: Tensor) -> Tensor:
 
 @torch.library.custom_op("neargraph::segment_matmul", mutates_args=())
 def segment_matmul(x: Tensor, kind: Tensor, weight: Tensor) -> Tensor:
-    """Each row of `x` [n, i] times the matrix of its `kind` [n] in `weight` [k, i, o]: [n, o]."""
+    """Multiplies each row of `x` [n, i] by the matrix of its `kind` [n] in `weight` [k, i, o]."""
     out = x.new_empty(x.size(0), weight.size(2))
     for number, matrix in enumerate(weight):
         rows = (kind == number).nonzero().view(-1)

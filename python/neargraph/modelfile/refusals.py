@@ -1,7 +1,7 @@
-"""Models that must not be exported, found before anything is traced.
+"""Checks for models that cannot be exported, before tracing.
 
 A file of such a model would be wrong, or tracing would fail far from the cause. The invariant: each
-refusal names the module by its path in the model, and says what to do.
+error names the module by its path in the model, with a remedy.
 """
 
 from torch import nn
@@ -19,8 +19,8 @@ _UNTRACEABLE: dict[type[nn.Module], str] = {
 
 
 def refuse_unfit(model: nn.Module) -> None:
-    """Raises `ExportFailed` for a model in training mode, a filled cache, lstm and median, or
-    weights that are not finite.
+    """Raises `ExportFailed` for training mode, a filled cache, aggregations that cannot be traced
+    (such as lstm and median), or weights that are not finite.
 
     Example:
         >>> refuse_unfit(nn.Linear(2, 2))                               # doctest: +SKIP
@@ -34,20 +34,20 @@ def refuse_unfit(model: nn.Module) -> None:
             raise ExportFailed(f"{what} is in training mode: call model.eval() first")
         if _cache_is_filled(module):
             raise ExportFailed(
-                f"{what} has cached=True, and its cache holds the edges of the training graph, so "
-                "it would ignore edge_index: make it with cached=False, or call its "
-                "reset_parameters() before the trained weights are loaded"
+                f"{what} has cached=True, and its cache contains the edges of the training graph, "
+                "so it ignores edge_index: create it with cached=False, or call its "
+                "reset_parameters() before loading the trained weights"
             )
         for kind, why in _UNTRACEABLE.items():
             if isinstance(module, kind):
-                raise ExportFailed(f"{what} cannot be exported, since {why}: {_REDUCTIONS}")
+                raise ExportFailed(f"{what} cannot be exported, because {why}: {_REDUCTIONS}")
     for name, parameter in model.named_parameters():
         if isinstance(parameter, nn.parameter.UninitializedParameter):
             raise ExportFailed(f"{name} has no shape yet: run the model once before the export")
         if parameter.device.type != "cpu":
             raise ExportFailed(f"{name} is on {parameter.device}: call model.cpu() first")
         if not parameter.isfinite().all():
-            raise ExportFailed(f"{name} holds NaN or infinite values: train the model again")
+            raise ExportFailed(f"{name} has NaN or infinite values: train the model again")
 
 
 def _cache_is_filled(module: nn.Module) -> bool:

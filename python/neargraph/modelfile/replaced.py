@@ -1,8 +1,8 @@
-"""Forwards of layers of PyG that cannot be traced, or not whole: the same values, marked.
+"""Replacements for `forward` of PyG layers that cannot be traced, or not as marked operators.
 
-PyG sorts rows by type and slices them, by counts that depend on the data. Several aggregations at
-once are fused into arithmetic.
-Only `marking.py` puts these in place. The invariant: each equals the forward that it replaces.
+PyG sorts rows by type and slices them by counts that depend on the data, and fuses several
+aggregations into arithmetic. Only `marking.py` applies these functions. The invariant: each
+computes the same as the method that it replaces.
 """
 
 from typing import Any
@@ -18,13 +18,13 @@ from . import ops
 
 
 def hetero_linear(self: Any, x: Tensor, type_vec: Tensor) -> Tensor:
-    """`HeteroLinear.forward`: `x` [n, i] and types [n] to [n, o]."""
+    """Replaces `HeteroLinear.forward`: maps `x` [n, i] and types [n] to [n, o]."""
     out: Tensor = ops.segment_matmul(x, type_vec, self.weight)
     return out if self.bias is None else out + self.bias[type_vec]
 
 
 def hetero_dict_linear(self: Any, x_dict: dict[str, Tensor]) -> dict[str, Tensor]:
-    """`HeteroDictLinear.forward`: a linear layer for each type."""
+    """Replaces `HeteroDictLinear.forward`: a linear layer for each type."""
     return {
         key: functional.linear(x_dict[key], linear.weight, linear.bias)
         for key, linear in self.lins.items()
@@ -33,16 +33,16 @@ def hetero_dict_linear(self: Any, x_dict: dict[str, Tensor]) -> dict[str, Tensor
 
 
 def rgcn(self: Any, x: Any, edge_index: Tensor, edge_type: Tensor) -> Tensor:
-    """`RGCNConv.forward` for rows of floats, with or without bases.
+    """Replaces `RGCNConv.forward` for rows of floats, with or without bases.
 
-    One reduction keyed by (destination, relation), then one product: sum over relations of
+    It makes one reduction by (destination, relation), then one product: the sum over relations of
     aggregate times matrix (Schlichtkrull et al., ESWC 2018, equation 2).
     """
     source, target = x if isinstance(x, tuple) else (x, x)
     if self.num_blocks is not None or source is None or not source.is_floating_point():
         raise ValueError(
-            "RGCNConv with num_blocks, or on node ids instead of rows, cannot be exported: "
-            "use num_bases, and nn.Embedding before the layer"
+            "RGCNConv with num_blocks, or with node ids as input, cannot be exported: use "
+            "num_bases, and nn.Embedding before the layer"
         )
     relations, width, nodes = self.num_relations, self.in_channels_l, target.size(0)
     weight = self.weight
@@ -65,17 +65,17 @@ def multi_aggregation(
     dim_size: int | None = None,
     dim: int = -2,
 ) -> Tensor:
-    """`MultiAggregation.forward` without the fused one, so that each mean is one operator."""
+    """Replaces `MultiAggregation.forward` without fusion, so that each mean is one operator."""
     out: Tensor = self.combine([aggr(x, index, ptr, dim_size, dim) for aggr in self.aggrs])
     return out
 
 
-# What `marking.py` puts in place: (class, attribute, value).
+# The attributes that `marking.py` sets: (class, attribute, value).
 REPLACED: list[tuple[Any, str, Any]] = [
     (HeteroLinear, "forward", hetero_linear),
     (HeteroDictLinear, "forward", hetero_dict_linear),
     (RGCNConv, "forward", rgcn),
     (MultiAggregation, "forward", multi_aggregation),
-    # Messages instead of a sparse product, which sorts edges that are not sorted.
+    # Messages instead of a sparse product, which would sort unsorted edges.
     (GraphSAGE, "fused", False),
 ]

@@ -1,24 +1,25 @@
-"""What an export tells its caller. No logic lives here."""
+"""The result of an export. No logic lives here."""
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 
 @dataclass(frozen=True)
 class Exported:
-    """A model file that was written, and how it was compared with the model.
+    """A written model file, with the result of its comparison with the model.
 
     Attributes:
-        path: The file or folder.
-        inputs: Names of the inputs, in their order.
-        outputs: Names of the outputs, in their order.
-        num_nodes: Nodes of the graph.
+        path: The file or directory.
+        inputs: Names of the inputs, in order.
+        outputs: Names of the outputs, in order.
+        num_nodes: Number of nodes of the graph.
         functions: Functions of the domain ``ai.neargraph`` that the graph calls.
-        largest_difference: Between the model and the file, over all sizes that were compared,
-            relative to the largest value of the output or to 1.
-        checked_in: ``"onnxruntime"``, or None where it is not installed: then only the traced
-            program was compared with the model.
-        notes: What was not compared, and why.
+        largest_difference: Largest difference between the model and the file over all compared
+            sizes, relative to the largest value of the output or to 1.
+        checked_in: ``"onnxruntime"``, or None if it is not installed. Then only the traced program
+            was compared with the model.
+        notes: The parts that were not compared, with the reasons.
 
     Example:
         >>> done = ng.export(model, (x, edge_index), "sage.ngm")       # doctest: +SKIP
@@ -32,5 +33,5 @@ class Exported:
     num_nodes: int
     functions: tuple[str, ...]
     largest_difference: float
-    checked_in: str | None
+    checked_in: Literal["onnxruntime"] | None
     notes: tuple[str, ...] = ()

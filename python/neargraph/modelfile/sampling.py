@@ -1,7 +1,7 @@
-"""The example of an export, sampled from a store, and what a file says of that store.
+"""The example of an export, sampled from a store, and the metadata of that store.
 
-Nothing here knows torch's tracing or ONNX. The invariant: an example is a batch as training gets
-it, so a model that takes batches of the store takes the example.
+Tracing and ONNX must not live here. The invariant: an example is a batch as in training, so a model
+that accepts batches of the store accepts the example.
 """
 
 import hashlib
@@ -21,15 +21,15 @@ from neargraph.schema import Schema, TensorMeta
 
 from .inputs import Inputs
 
-# Seeds of the batches that are tried, until one has two nodes and edges of each type.
+# Numbers of seeds to try, until a batch has two nodes and two edges of each type.
 _SEEDS = (8, 13, 64, 512)
 
 
 def sampled(model: nn.Module, store: Reader, fanouts: Any) -> tuple[Any, ...]:
-    """The arguments of a model from a small batch: those that ``forward`` has no default for.
+    """Returns the arguments of ``forward`` without a default, from a small batch.
 
     Raises:
-        ExportFailed: A batch has no tensor of an argument's name, or has too few nodes or edges.
+        ExportFailed: A batch lacks an argument, or has too few nodes or edges.
 
     Example:
         >>> x, edge_index = sampled(model, store, [25, 10])             # doctest: +SKIP
@@ -44,7 +44,7 @@ def sampled(model: nn.Module, store: Reader, fanouts: Any) -> tuple[Any, ...]:
         else:
             return example
     assert refused is not None
-    raise ExportFailed(f"batches of the store do not serve as an example: {refused}") from refused
+    raise ExportFailed(f"no batch of the store is a valid example: {refused}") from refused
 
 
 def _example(model: nn.Module, store: Reader, fanouts: Any, seeds: int) -> tuple[Any, ...]:
@@ -63,15 +63,15 @@ def _example(model: nn.Module, store: Reader, fanouts: Any, seeds: int) -> tuple
     missing = [name for name in wanted if getattr(batch, name, None) is None]
     if missing:
         raise ExportFailed(
-            f"forward takes {', '.join(missing)}, and a batch of the store has "
-            f"{', '.join(sorted(batch.keys()))}: give the arguments of the model in place of the "
+            f"forward takes {', '.join(missing)}, and a batch of the store has only "
+            f"{', '.join(sorted(batch.keys()))}: give the arguments of the model instead of the "
             "store"
         )
     return tuple(getattr(batch, name) for name in wanted)
 
 
 def described(store: Reader, fanouts: Any) -> dict[str, Any]:
-    """What a file says of its store: fanouts, schema and its hash, version of neargraph.
+    """Returns the metadata of a store: fanouts, schema, its hash, and the version of neargraph.
 
     Example:
         >>> described(store, [25, 10])["fanouts"]                       # doctest: +SKIP
@@ -86,21 +86,21 @@ def described(store: Reader, fanouts: Any) -> dict[str, Any]:
 
 
 def by_name(fanouts: Any) -> Any:
-    """Fanouts as JSON has them: triples of edge types become ``a__to__b``."""
+    """Returns fanouts for JSON: triples of edge types become ``a__to__b``."""
     if not isinstance(fanouts, Mapping):
         return fanouts
     return {key if isinstance(key, str) else "__".join(key): n for key, n in fanouts.items()}
 
 
 def schema_sha256(schema: Schema) -> str:
-    """Digest of types and of their tensors' names, dtypes and row shapes, but not of counts."""
+    """Returns a digest of types and of their tensors' names, dtypes and row shapes, not counts."""
     text = json.dumps(schema_parts(schema), separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def schema_parts(schema: Schema) -> dict[str, Any]:
-    """Types and their tensors as lists: [name, tensors] of nodes, [triple, tensors] of edges; each
-    tensor is [name, dtype, shape of a row]."""
+    """Returns types and tensors as lists: [name, tensors] of nodes, [triple, tensors] of edges.
+    Each tensor is [name, dtype, shape of a row]."""
     nodes = [[one.name, _tensors(one.tensors)] for one in schema.node_types]
     edges = [[list(one.triple), _tensors(one.tensors)] for one in schema.edge_types]
     return {"nodes": nodes, "edges": edges}

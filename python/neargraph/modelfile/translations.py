@@ -1,7 +1,7 @@
-"""How torch's exporter writes the operators of `ops.py`: one node of ``ai.neargraph`` each.
+"""The translation of the operators of `ops.py` to ONNX: one node of ``ai.neargraph`` each.
 
-The exporter inlines functions whose bodies it knows, so it gets schemas alone; `functions.py` has
-the bodies, which are appended afterwards. The invariant: each operator of `ops.py` is here.
+The exporter inlines functions whose bodies it knows, so it receives only schemas. The bodies of
+`functions.py` are appended afterwards. The invariant: each operator of `ops.py` is here.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ _IDS = {"index", "size", "edge_index", "edge_index_out", "kind"}
 
 
 def _node(name: str) -> Callable[..., Any]:
-    """Called with the inputs of a function: adds its node, and returns the outputs."""
+    """Returns a callable that adds the node of a function and returns its outputs."""
     proto = function(name)
     parameter = onnx.defs.OpSchema.FormalParameter
     schema = onnx.defs.OpSchema(
@@ -47,7 +47,7 @@ def _scatter() -> Callable[..., Any]:
 
 
 def table() -> dict[Callable[..., Any], Callable[..., Any]]:
-    """For ``custom_translation_table=`` of `torch.onnx.export`."""
+    """Returns the ``custom_translation_table=`` for `torch.onnx.export`."""
     names = [
         "edge_softmax",
         "degree",

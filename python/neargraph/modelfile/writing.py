@@ -1,7 +1,7 @@
-"""An exported model as ONNX, with its larger weights as safetensors.
+"""Writes an exported model as ONNX, with larger weights as safetensors.
 
-Weights are external data of the ONNX model by offset and length. The invariant: readers of either
-file see the same bytes.
+The weights are external data of the ONNX model, by offset and length. The invariant: readers of
+either file get the same bytes.
 """
 
 import json
@@ -14,7 +14,7 @@ import onnx
 
 from neargraph._modelfiles import WEIGHTS, write_model
 
-# Smaller tensors stay in the ONNX file: the header of a weight would be larger than it.
+# Smaller tensors stay in the ONNX file: their header entry would be larger than the tensor.
 _SMALLEST_BYTES = 64
 _ALIGNMENT_BYTES = 64
 _DTYPES = {
@@ -31,13 +31,13 @@ _DTYPES = {
 
 
 def write(model: Any, path: Path, check: Callable[[Path], None]) -> None:
-    """Writes a model to `path`: a zip archive if it ends in ``.ngm``, else a folder.
+    """Writes a model to `path`: a zip archive if it ends in ``.ngm``, else a directory.
 
-    `check` is called with the path of the ONNX file before it gets its name. If it raises, nothing
-    is left.
+    `check` is called with the path of the ONNX file before the file gets its name. If it raises,
+    nothing is written.
 
     Raises:
-        ExportFailed: Something is at `path` already, or its folder does not exist.
+        ExportFailed: `path` exists, or its parent directory does not.
     """
     weights = _take_weights(model)
     write_model(path, model.SerializeToString(), weights, check)

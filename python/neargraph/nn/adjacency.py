@@ -1,8 +1,8 @@
-"""Edges as a sparse matrix, so that neighbours are summed by one product.
+"""Edges as a sparse matrix, so that one matrix product sums the neighbours.
 
-PyG's layers turn the matrix into a sparse product, which needs no message per edge in memory: four
-times faster on wide features than the same layer on ``edge_index``. The invariant: a product has
-the values of the same sum over the edge list.
+PyG's layers compute a sparse product with the matrix, which needs no message per edge in memory. On
+wide features this is four times faster than the same layer on ``edge_index``. The invariant: a
+product is equal to the same sum over the edge list.
 """
 
 import torch
@@ -15,13 +15,13 @@ from neargraph.loader.collate import csr_tensor
 def adjacency(
     edge_index: Tensor, num_sources: int, num_targets: int, weight: Tensor | None = None
 ) -> Tensor:
-    """The edges as a sparse CSR matrix, [num_targets, num_sources], parallels kept.
+    """Returns the edges as a sparse CSR matrix [num_targets, num_sources], with parallel edges.
 
     Args:
-        edge_index: Local ids, int64 [2, e]; row 0 the sources.
-        num_sources: Nodes that edges may start at.
-        num_targets: Nodes that edges may lead to.
-        weight: What stands in the matrix, float [e]; None is ones.
+        edge_index: Edges as local ids, int64 [2, e], with sources in row 0.
+        num_sources: Number of source nodes.
+        num_targets: Number of destination nodes.
+        weight: Values of the matrix, float [e]. None: ones.
     """
     source, target = edge_index
     if bool((target[1:] < target[:-1]).any()):
@@ -36,17 +36,17 @@ def adjacency(
 
 
 def weighted_sum(x: Tensor, edge_index: Tensor, weight: Tensor, num_targets: int) -> Tensor:
-    """Sums of neighbours' rows times the weights of their edges, [num_targets, d].
+    """Returns weighted sums of neighbours' rows, [num_targets, d].
 
-    Gradients reach ``x`` alone: weights come from the graph.
+    Gradients flow to ``x`` only, because weights come from the graph.
 
     Args:
         x: Rows of the sources, float [n, d].
-        edge_index: Local ids, int64 [2, e]; row 0 the sources.
-        weight: Of each edge, float [e].
-        num_targets: Nodes that edges may lead to.
+        edge_index: Edges as local ids, int64 [2, e], with sources in row 0.
+        weight: Weight of each edge, float [e].
+        num_targets: Number of destination nodes.
     """
-    # A graph that is traced has no values, by which edges could be sorted.
+    # While tracing there are no values, so edges cannot be sorted.
     if torch.compiler.is_compiling():
         messages = x.index_select(0, edge_index[0]) * weight.unsqueeze(1)
         summed: Tensor = scatter(messages, edge_index[1], 0, num_targets, "sum")

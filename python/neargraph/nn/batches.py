@@ -1,7 +1,7 @@
-"""A model on a batch: which parts of the batch are the arguments of its ``forward``.
+"""Runs a model on a batch: finds the parts of the batch for the arguments of ``forward``.
 
-Arguments have the names that PyG gives to the parts of a batch, so the names say what a model
-takes. The invariant: an argument without a default is found or refused, never left out.
+Arguments have the names of the parts of a PyG batch. The invariant: an argument without a default
+is found, or raises an error.
 """
 
 import inspect
@@ -17,7 +17,9 @@ from .degrees import InDegrees
 
 
 def features_of(batch: Any) -> Tensor | dict[str, Tensor]:
-    """``x`` of a batch as float32, [n, d]; by node type for `HeteroData`, [n, 0] where it has none.
+    """Returns ``x`` of a batch as float32 [n, d].
+
+    For `HeteroData`, it returns a dictionary by node type, with [n, 0] for types without ``x``.
 
     Raises:
         UnsupportedArgument: A batch of one node type has no ``x``.
@@ -29,8 +31,8 @@ def features_of(batch: Any) -> Tensor | dict[str, Tensor]:
         return {name: _rows(batch[name]) for name in batch.node_types}
     if batch.get("x") is None:
         raise UnsupportedArgument(
-            "the batch has no x: name it in attrs= of the loader, or give x=, such as the rows of "
-            "a StoreEmbedding"
+            "the batch has no x: add it to attrs= of the loader, or give x=, such as the rows of a "
+            "StoreEmbedding"
         )
     return _rows(batch)
 
@@ -40,18 +42,18 @@ def on_batch(
 ) -> Any:
     """Runs a model of this package on a batch of a loader.
 
-    Where the batch tells its hops, layers are trimmed to them and only the seeds' rows come back,
-    [seeds, out_channels]; else those of all nodes.
+    If the batch has counts per hop, layers are trimmed, and the result has only the rows of the
+    seeds, [seeds, out_channels]. Otherwise it has the rows of all nodes.
 
     Args:
-        model: A model whose ``forward`` names its arguments as batches name their parts.
-        batch: `Data` or `HeteroData` of a loader.
-        degrees: Gives ``in_degree`` to models that take it.
-        x: Rows instead of those of the batch; by node type for `HeteroData`, where types that are
-            not in it have the rows of the batch.
+        model: A model whose ``forward`` has arguments with the names of a batch's parts.
+        batch: `Data` or `HeteroData` from a loader.
+        degrees: In-degrees, for models with an argument ``in_degree``.
+        x: Rows that replace those of the batch. For `HeteroData`: by node type; types that are
+            missing keep the rows of the batch.
 
     Raises:
-        UnsupportedArgument: The batch lacks what the model needs; says what.
+        UnsupportedArgument: The batch lacks an argument of the model, which the message names.
 
     Example:
         >>> z = on_batch(model, batch, degrees=degrees)                       # doctest: +SKIP
@@ -60,11 +62,13 @@ def on_batch(
     given: dict[str, Any] = {"x": _inputs(batch, x)}
     if degrees is not None:
         if "in_degree" not in taken:
-            raise UnsupportedArgument(f"{type(model).__name__} takes no degrees; leave them out")
+            raise UnsupportedArgument(
+                f"{type(model).__name__} does not use degrees; leave degrees= out"
+            )
         is_typed = isinstance(batch, HeteroData)
         given["in_degree"] = degrees(batch.n_id_dict if is_typed else batch.n_id)
     for name, parameter in taken.items():
-        # A model says itself whether it has a use for features of edges.
+        # The attribute `edge_channels` declares whether a model uses edge features.
         if name in given or (name == "edge_attr" and not getattr(model, "edge_channels", 0)):
             continue
         found = _part(batch, name)
@@ -73,7 +77,7 @@ def on_batch(
         elif parameter.default is parameter.empty:
             raise UnsupportedArgument(
                 f"{type(model).__name__} needs {name}, which the batch does not have; see "
-                "docs/reference/models.md for the loader that gives it"
+                "docs/reference/models.md for the loader to use"
             )
     return model(**given)
 
@@ -91,7 +95,7 @@ def _part(batch: Any, name: str) -> Any:
     if isinstance(batch, HeteroData):
         return batch.collect(name, allow_empty=True) or None
     if name == "seed_time" and "seed_time" not in batch:
-        # Of links: both ends of a link, and what is drawn against it, ask about its time.
+        # Both ends of a link, and its negatives, are sampled at the time of the link.
         name = "edge_label_time"
     return batch.get(name)
 

@@ -1,6 +1,6 @@
-"""Rows that were changed and not yet written, in memory of a fixed size.
+"""Changed rows that are not yet written, in memory of a fixed size.
 
-The invariant: `nbytes` never passes the limit, and there is at most one entry for each id.
+The invariant: `nbytes` never exceeds the limit, and each id has at most one entry.
 """
 
 import numpy as np
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from neargraph.exceptions import BudgetTooSmall
 
-# An id and its place, beside each row.
+# The id and the position of each row.
 _INDEX_BYTES = 16
 
 
@@ -16,12 +16,12 @@ class ChangedRows:
     """A write-back cache of rows float32 [slots, dim] by id.
 
     Args:
-        limit: Bytes that rows and their index may take.
-        slots: Rows that belong together: weights, and what an optimiser keeps.
-        dim: Their width.
+        limit: Maximum number of bytes of rows and their index.
+        slots: Number of rows per id: the embedding, and the state of the optimiser.
+        dim: Width of a row.
 
     Raises:
-        BudgetTooSmall: Not one row fits.
+        BudgetTooSmall: Not even one row fits.
     """
 
     def __init__(self, limit: int, slots: int, dim: int) -> None:
@@ -29,17 +29,17 @@ class ChangedRows:
         capacity = limit // self._row_bytes
         if capacity < 1:
             raise BudgetTooSmall(
-                f"memory= of an embedding of {dim} columns is {limit} bytes, and a row with its "
+                f"memory= of an embedding with {dim} columns is {limit} bytes, but a row with its "
                 f"state takes {self._row_bytes}",
                 self._row_bytes,
             )
-        # Pages of it come into being when rows are put there.
+        # The system allocates its pages when rows are written to them.
         self._table = np.empty((capacity, slots, dim), np.float32)
         self.clear()
 
     def clear(self) -> None:
-        """Forgets all rows."""
-        # Ascending, with the place of each in the table.
+        """Removes all rows."""
+        # Ids in ascending order, with the position of each in the table.
         self._ids = np.empty(0, np.int64)
         self._places = np.empty(0, np.int64)
 
@@ -48,7 +48,7 @@ class ChangedRows:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the rows that are here."""
+        """Bytes of the rows and their index."""
         return len(self._ids) * self._row_bytes
 
     @property
@@ -57,16 +57,16 @@ class ChangedRows:
         return self._ids
 
     def rows(self, begin: int, end: int) -> NDArray[np.float32]:
-        """A copy of the rows of ``ids[begin:end]``, [n, slots, dim]."""
+        """Returns a copy of the rows of ``ids[begin:end]``, [n, slots, dim]."""
         return self._table[self._places[begin:end]]
 
     def find(self, ids: NDArray[np.int64]) -> tuple[NDArray[np.bool_], NDArray[np.float32]]:
-        """(which of ``ids`` are here [n], their rows [found, slots, dim])."""
+        """Returns (which of ``ids`` are present [n], their rows [found, slots, dim])."""
         at, here = self._search(ids)
         return here, self._table[self._places[at[here]]]
 
     def put(self, ids: NDArray[np.int64], rows: NDArray[np.float32]) -> bool:
-        """Takes rows of ascending ``ids``; False, and nothing is taken, where they do not fit."""
+        """Stores rows of ascending ``ids``; stores none and returns False if they do not fit."""
         at, here = self._search(ids)
         new = ~here
         count, before = int(new.sum()), len(self._ids)
@@ -79,7 +79,7 @@ class ChangedRows:
         return True
 
     def _search(self, ids: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """(where each id is or belongs, whether it is there)."""
+        """Returns (the position at which each id is or belongs, whether it is present)."""
         at = np.searchsorted(self._ids, ids)
         if not len(self._ids):
             return at, np.zeros(len(ids), np.bool_)

@@ -1,8 +1,8 @@
-"""From embeddings to answers: heads for nodes, pairs of nodes, and graphs, and their losses.
+"""Decoders that turn embeddings into predictions for nodes, pairs and graphs, and their losses.
 
-GLIST has these three kinds of analysis (equations 4 to 6). What must not live here: how embeddings
-come about. The invariant: heads give logits or values, never probabilities, so that each goes with
-the loss of its task.
+GLIST has these three kinds of analysis (equations 4 to 6). The computation of embeddings must not
+live here. The invariant: decoders return logits or values, never probabilities, as the losses
+require.
 """
 
 from collections.abc import Callable
@@ -28,13 +28,13 @@ _POOLS = {"mean": global_mean_pool, "sum": global_add_pool, "max": global_max_po
 
 
 class NodeDecoder(torch.nn.Module):
-    """An MLP on each row; one layer is a linear head (equation 4 of GLIST).
+    """An MLP on each row (equation 4 of GLIST). With one layer it is linear.
 
     Args:
         in_channels: Width of the embeddings.
-        out_channels: Classes, labels, or values.
-        num_layers: Layers; hidden ones are as wide as the embeddings.
-        dropout: Share of hidden units dropped in training.
+        out_channels: Number of classes, labels or values.
+        num_layers: Number of layers. Hidden layers have the width of the embeddings.
+        dropout: Dropout probability of hidden units in training.
 
     Example:
         >>> NodeDecoder(16, 3)(torch.zeros(5, 16)).shape
@@ -48,13 +48,13 @@ class NodeDecoder(torch.nn.Module):
         self.mlp = _mlp(in_channels, in_channels, out_channels, num_layers, dropout)
 
     def forward(self, z: Tensor) -> Tensor:
-        """Logits or values, [n, out_channels], of embeddings [n, in_channels]."""
+        """Returns logits or values [n, out_channels] for embeddings [n, in_channels]."""
         out: Tensor = self.mlp(z)
         return out
 
 
 class DotDecoder(torch.nn.Module):
-    """The inner product of both ends; nothing is learned.
+    """The inner product of both ends. It has no parameters.
 
     Example:
         >>> z = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
@@ -63,24 +63,24 @@ class DotDecoder(torch.nn.Module):
     """
 
     def forward(self, source: Tensor, target: Tensor, pairs: Tensor) -> Tensor:
-        """Scores, [p].
+        """Returns scores [p].
 
         Args:
             source: Embeddings of the first ends, [n, d].
-            target: Embeddings of the second ends, [m, d]; the same where there is one type.
-            pairs: Rows of both, int64 [2, p], such as ``batch.edge_label_index``.
+            target: Embeddings of the second ends, [m, d]. With one node type, the same tensor.
+            pairs: Row indices in both, int64 [2, p], such as ``batch.edge_label_index``.
         """
         return (source[pairs[0]] * target[pairs[1]]).sum(dim=1)
 
 
 class MLPDecoder(torch.nn.Module):
-    """An MLP on both ends side by side, so a pair and its reverse differ.
+    """An MLP on the concatenated rows of both ends. A pair and its reverse have different scores.
 
     Args:
         in_channels: Width of the embeddings.
-        out_channels: Values for each pair; 1 gives scores [p].
-        num_layers: Layers; hidden ones are as wide as the embeddings.
-        dropout: Share of hidden units dropped in training.
+        out_channels: Number of values per pair. With 1, the result has shape [p].
+        num_layers: Number of layers. Hidden layers have the width of the embeddings.
+        dropout: Dropout probability of hidden units in training.
 
     Example:
         >>> z, pairs = torch.zeros(4, 16), torch.tensor([[0, 1], [2, 3]])
@@ -95,26 +95,26 @@ class MLPDecoder(torch.nn.Module):
         self.mlp = _mlp(2 * in_channels, in_channels, out_channels, num_layers, dropout)
 
     def forward(self, source: Tensor, target: Tensor, pairs: Tensor) -> Tensor:
-        """Scores, [p] or [p, out_channels]; arguments as of `DotDecoder`."""
+        """Returns scores [p] or [p, out_channels]. The arguments are those of `DotDecoder`."""
         both = torch.cat([source[pairs[0]], target[pairs[1]]], dim=1)
         out: Tensor = self.mlp(both)
         return out.squeeze(1) if out.size(1) == 1 else out
 
 
 class RelationDecoder(torch.nn.Module):
-    """DistMult or a bilinear form: a score for each pair under a relation.
+    """A score for each pair under a relation, by DistMult or by a bilinear form.
 
-    DistMult (Yang et al., ICLR 2015) has a vector r for each relation and the score s * r * t,
-    summed, which is the same for a pair and its reverse. ``"bilinear"`` (RESCAL, Nickel et al.,
-    ICML 2011) has a matrix for each, and tells them apart.
+    DistMult (Yang et al., ICLR 2015) has a vector r per relation. Its score is the sum of
+    s * r * t, which is equal for a pair and its reverse. ``"bilinear"`` (RESCAL, Nickel et al.,
+    ICML 2011) has a matrix per relation and distinguishes them.
 
     Args:
         in_channels: Width of the embeddings.
-        num_relations: Relations.
+        num_relations: Number of relations.
         form: ``"distmult"`` or ``"bilinear"``.
 
     Raises:
-        ValueError: `form` is not one of these.
+        ValueError: `form` is not valid.
 
     Example:
         >>> z, pairs = torch.zeros(4, 16), torch.tensor([[0, 1], [2, 3]])
@@ -134,11 +134,12 @@ class RelationDecoder(torch.nn.Module):
         self.form = form
         width = in_channels if form == "distmult" else in_channels * in_channels
         self.relation = Embedding(num_relations, width)
-        # A row has the length 1 on average: scores begin as large as inner products are.
+        # The expected squared length of a row is 1, so initial scores are as large as inner
+        # products.
         torch.nn.init.normal_(self.relation.weight, std=in_channels**-0.5)
 
     def forward(self, source: Tensor, target: Tensor, pairs: Tensor, relation: Tensor) -> Tensor:
-        """Scores, [p]; ``relation`` is int64 [p], the others are as of `DotDecoder`."""
+        """Returns scores [p] for relations int64 [p]. Other arguments are those of `DotDecoder`."""
         first, second = source[pairs[0]], target[pairs[1]]
         form: Tensor = self.relation(relation)
         if self.form == "bilinear":
@@ -149,17 +150,17 @@ class RelationDecoder(torch.nn.Module):
 
 
 class GraphDecoder(torch.nn.Module):
-    """The rows of each graph pooled to one, then an MLP (equation 6 of GLIST).
+    """Pools the rows of each graph to one and applies an MLP (equation 6 of GLIST).
 
     Args:
         in_channels: Width of the embeddings.
-        out_channels: Classes, labels, or values.
-        pool: ``"mean"``, ``"sum"`` or ``"max"`` of the rows of a graph.
-        num_layers: Layers; hidden ones are as wide as the embeddings.
-        dropout: Share of hidden units dropped in training.
+        out_channels: Number of classes, labels or values.
+        pool: Reduction of the rows of a graph: ``"mean"``, ``"sum"`` or ``"max"``.
+        num_layers: Number of layers. Hidden layers have the width of the embeddings.
+        dropout: Dropout probability of hidden units in training.
 
     Raises:
-        ValueError: `pool` is not one of these.
+        ValueError: `pool` is not valid.
 
     Example:
         >>> GraphDecoder(16, 2)(torch.zeros(5, 16), torch.tensor([0, 0, 1, 1, 1])).shape
@@ -181,31 +182,31 @@ class GraphDecoder(torch.nn.Module):
         self.mlp = _mlp(in_channels, in_channels, out_channels, num_layers, dropout)
 
     def forward(self, z: Tensor, batch: Tensor, num_graphs: int | None = None) -> Tensor:
-        """Logits or values, [graphs, out_channels].
+        """Returns logits or values [graphs, out_channels].
 
         Args:
             z: Embeddings of the nodes, [n, in_channels].
-            batch: Which graph each node is of, int64 [n].
-            num_graphs: Graphs; None is the largest of ``batch`` plus one.
+            batch: The graph of each node, int64 [n].
+            num_graphs: Number of graphs. None: the largest value of ``batch`` plus one.
         """
         out: Tensor = self.mlp(_POOLS[self.pool](z, batch, num_graphs))
         return out
 
 
 def task_loss(task: Task, out: Tensor, labels: Tensor) -> Tensor:
-    """The mean loss over what is known: cross entropy, binary cross entropy, or squared error.
+    """Returns the mean loss over known labels: (binary) cross entropy or squared error.
 
-    Labels that are unknown (`known_labels`) are left out. Where nothing is known the loss is 0, and
-    so are its gradients.
+    Unknown labels (see `known_labels`) are left out. If no label is known, the loss and its
+    gradients are 0.
 
     Args:
-        task: ``"classification"`` (one class of several), ``"multilabel"`` (each label by itself)
-            or ``"regression"``.
-        out: What a head gives, [n, out_channels].
-        labels: int [n] or [n, 1] of classes; else [n, out_channels], or [n] for one column.
+        task: ``"classification"`` (one of several classes), ``"multilabel"`` (independent binary
+            labels) or ``"regression"``.
+        out: Output of a decoder, [n, out_channels].
+        labels: Classes: int [n] or [n, 1]. Otherwise [n, out_channels], or [n] for one column.
 
     Raises:
-        ValueError: The task is not one of these, or shapes differ.
+        ValueError: The task is not valid, or the shapes differ.
 
     Example:
         >>> task_loss("regression", torch.tensor([[2.0]]), torch.tensor([1.0]))
@@ -223,10 +224,10 @@ def task_loss(task: Task, out: Tensor, labels: Tensor) -> Tensor:
 
 
 def known_labels(task: Task, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """(labels, which of them are known), both of the shape of ``labels``.
+    """Returns (labels, which of them are known), both of the shape of ``labels``.
 
-    Classes become int64; of the others floats stay, and integers become float32. Unknown are a
-    class below 0, a label of -1 of several, and whatever is not finite.
+    Classes become int64. For other tasks, integers become float32. A label is unknown if it is not
+    finite, if it is a class below 0, or if it is -1 in ``"multilabel"``.
 
     Example:
         >>> known_labels("multilabel", torch.tensor([[1, 0, -1]]))[1]
@@ -243,7 +244,7 @@ def known_labels(task: Task, labels: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def predictions(task: Task, out: Tensor) -> Tensor:
-    """What a head says: classes int64 [n], labels bool [n, out_channels], or the values.
+    """Returns the predictions of an output: classes int64 [n], labels bool [n, k], or the values.
 
     Example:
         >>> predictions("classification", torch.tensor([[0.1, 0.9]]))

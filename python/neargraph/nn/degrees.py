@@ -1,7 +1,7 @@
-"""In-degrees of sampled nodes in the whole graph, asked from the store.
+"""In-degrees of sampled nodes in the whole graph, from the store.
 
-A sampled subgraph holds only part of a node's neighbours, so its own degrees would change what a
-GCN computes. The store knows the degree of every node without reading its list.
+A sampled subgraph has only a part of a node's neighbours, so its own degrees would change the
+result of a GCN. The store returns the degree of a node without reading its list.
 """
 
 from collections.abc import Mapping
@@ -19,19 +19,18 @@ from neargraph.store import Store
 
 
 class InDegrees:
-    """Callable: node ids [n] -> in-degrees, float32 [n]; by type where there are several types.
+    """Callable that maps node ids [n] to in-degrees float32 [n], by type if there are several.
 
-    PyG's GCN gives every node exactly one self-loop, so loops that the graph has do not count.
-    They are found by one sequential scan of the lists when this object is made; only nodes that
-    have one are remembered. ``scan=False`` skips it for graphs known to have none.
+    PyG's GCN adds exactly one self-loop to every node, so self-loops of the graph do not count. A
+    sequential scan of the lists finds them when this object is created, and only nodes with a
+    self-loop are kept in memory. ``scan=False`` skips the scan for graphs without self-loops.
 
     Args:
         store: The open store.
-        edge_type: The only one to count. May be left out: then it is the only one there is, or
-            all of them.
-        scan: Look for self-loops.
-        loops: Count self-loops, too, which needs no scan: for models that add none, such as GIN
-            and LightGCN.
+        edge_type: The edge type to count. None: all edge types.
+        scan: Whether to search for self-loops.
+        loops: Whether to count self-loops, for models that add none, such as GIN and LightGCN. This
+            needs no scan.
 
     Example:
         >>> degrees = InDegrees(store)                                 # doctest: +SKIP
@@ -71,17 +70,17 @@ class InDegrees:
     def __call__(self, n_id: Mapping[str, Tensor]) -> dict[EdgeTriple, Tensor]: ...
 
     def __call__(self, n_id: Tensor | Mapping[str, Tensor]) -> Tensor | dict[EdgeTriple, Tensor]:
-        """In-degrees of the nodes ``n_id``.
+        """Returns the in-degrees of nodes.
 
         Args:
-            n_id: Ids [n], where one edge type is counted; or ids by node type, such as
+            n_id: Node ids [n] if one edge type is counted. Otherwise ids by node type, such as
                 ``batch.n_id_dict``.
 
         Returns:
-            float32 [n], or for each edge type those of its destinations, [n of the node type].
+            In-degrees float32 [n], or those of the destinations by edge type.
 
         Raises:
-            UnsupportedArgument: Several edge types are counted, and ids come without node types.
+            UnsupportedArgument: Several edge types are counted, but `n_id` has no node types.
         """
         if not isinstance(n_id, Tensor):
             return {t.triple: self._of(t, n_id[t.destination]) for t in self._edge_types}

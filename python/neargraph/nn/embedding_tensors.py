@@ -1,10 +1,10 @@
-"""The tensors of a store that hold an embedding, what its optimiser keeps, and the way back.
+"""The tensors of an embedding in a store: rows, optimiser state, and undo rows.
 
-Beside the rows there are the state of the optimiser, the step at which each row was written with
-the number of the tensors, and what the row was at the last training state (its undo row). The
-number is drawn when the tensors are created, so that those of two runs differ. The invariant: a
-commit has all of these for each of its rows, so that after a crash at any moment every row can go
-back to that training state.
+For each row there are the state of the optimiser, the step at which the row was written with the
+number of the run, and the value of the row at the last training state (its undo row). The number is
+drawn when the tensors are created, so that two runs differ. The invariant: a commit contains all of
+these for each of its rows, so that after a crash at any time every row can be restored to that
+training state.
 """
 
 import secrets
@@ -25,7 +25,7 @@ _INIT_ROWS = 1 << 14
 _SCAN_ROWS = 1 << 17
 _READ_BYTES = 2 << 20
 _BLOCK_BYTES = 4096
-# One commit aims at this part of the memory that changed pages may take.
+# The target size of one commit, as a part of the memory for changed pages.
 _COMMIT_SHARE = 4
 
 Ids = NDArray[np.int64]
@@ -33,21 +33,21 @@ Table = NDArray[np.float32]
 
 
 class EmbeddingTensors:
-    """Rows [slots, dim] by node id: slot 0 is the embedding, the others what the optimiser keeps.
+    """Rows [slots, dim] by node id: slot 0 is the embedding, the others are optimiser state.
 
-    Tensors that are missing are created: rows of the embedding are normal deviates, which depend
-    on ``seed`` and id alone.
+    Missing tensors are created. Initial rows of the embedding are normally distributed and depend
+    only on ``seed`` and id.
 
     Args:
         store: The open store.
-        node_type: Whose nodes; None where there is one type.
-        name: The tensor of the embedding; the others are called after it and the optimiser.
+        node_type: The node type. None: the only one.
+        name: Name of the embedding's tensor. Other names consist of it and the optimiser.
         optimizer: Name of the optimiser.
-        slots: 1 and the rows of state beside each row.
+        slots: Number of rows per id: 1 plus the rows of optimiser state.
         dim: Width of the rows.
         std: Standard deviation of initial rows.
-        seed: Seed of initial rows.
-        undo: Keep what rows were at the last training state.
+        seed: Random seed of initial rows.
+        undo: Whether to keep the values of rows at the last training state.
 
     Raises:
         UnsupportedArgument: A tensor of this name has another width or dtype.
@@ -74,7 +74,8 @@ class EmbeddingTensors:
             "step": f"{name}_{optimizer}_step",
             "undo": f"{name}_{optimizer}_undo",
         }
-        # The rows come last: where a creation was cut off, rows without the others are not its own.
+        # Rows are created last, so rows without the other tensors do not come from an interrupted
+        # creation.
         shapes: dict[str, tuple[str, list[int]]] = {"step": ("i64", [3])}
         if slots > 1:
             shapes["state"] = ("f32", [slots - 1, dim])
@@ -90,7 +91,7 @@ class EmbeddingTensors:
             if self._names[part] not in there:
                 self._make(owner, part, dtype, shape, std, seed)
         self.last_step, self.number = self._newest()
-        # Each row of each tensor is taken to touch blocks of its own.
+        # The estimate assumes that each row of each tensor changes separate blocks.
         widths = [4 * dim, 4 * dim * (slots - 1), 24, 4 * dim * slots * undo]
         self._unwritten_bytes = 0
         self._commit_bytes = sum(-(-width // _BLOCK_BYTES) * _BLOCK_BYTES for width in widths)
@@ -108,7 +109,7 @@ class EmbeddingTensors:
         add_parts(self._store, owner, name, dtype, shape, owner.num_nodes, parts, None)
 
     def is_untrained(self) -> bool:
-        """Whether no step ever wrote a row, and all rows are those that ``seed`` gives."""
+        """Whether no step has written a row, and all rows are the initial ones of ``seed``."""
         if self.last_step:
             return False
         snapshot = self._store.snapshot()
@@ -123,7 +124,7 @@ class EmbeddingTensors:
         return True
 
     def begin_anew(self) -> None:
-        """Gives tensors that were never trained a number of their own, as of a new run."""
+        """Assigns a new number of the run to untrained tensors."""
         self.number = _new_number()
         snapshot = self._store.snapshot()
         dead = snapshot.dead_nodes(self.node_type)
@@ -137,11 +138,11 @@ class EmbeddingTensors:
     # Reading
 
     def rows(self, ids: Ids) -> Table:
-        """Rows of the embedding, [n, dim]."""
+        """Returns rows of the embedding, [n, dim]."""
         return self._read("rows", ids, np.empty((len(ids), self._dim), np.float32))
 
     def table(self, ids: Ids) -> Table:
-        """Rows with their state, [n, slots, dim]."""
+        """Returns rows with their optimiser state, [n, slots, dim]."""
         out = np.empty((len(ids), self._slots, self._dim), np.float32)
         self._read("rows", ids, out[:, 0])
         if self._slots > 1:
@@ -149,7 +150,7 @@ class EmbeddingTensors:
         return out
 
     def _read(self, part: str, ids: Ids, out: Table) -> Table:
-        """Reads piece by piece, since the store's memory counts what it hands out."""
+        """Reads in parts, because the rows that a store returns count in its budget."""
         snapshot, name = self._store.snapshot(), self._names[part]
         step = max(1, _READ_BYTES // max(1, 4 * self._dim * self._slots))
         first = 0
@@ -158,7 +159,7 @@ class EmbeddingTensors:
             try:
                 rows = snapshot.features(self.node_type, piece, name, "stored")
             except BudgetTooSmall:
-                # Batches that wait for the training loop hold the rest.
+                # Batches that wait for the training loop hold the rest of the budget.
                 if len(piece) < 2:
                     raise
                 step = len(piece) // 2
@@ -168,15 +169,16 @@ class EmbeddingTensors:
         return out
 
     def _newest(self) -> tuple[int, int]:
-        """The last step at which a row was written, 0 where none was, and the number; that of a
-        node that was added since is 0 until its row is written."""
+        """Returns the last step that wrote a row (0 if none did), and the number of the run. Nodes
+        that were added since have the number 0 until their rows are written."""
         found = np.zeros(3, np.int64)
         for _, steps in self._scan():
             found = np.maximum(found, steps.max(axis=0, initial=0))
         return int(found[0]), int(found[2])
 
     def _scan(self) -> Iterator[tuple[Ids, NDArray[np.int64]]]:
-        """(ids, (step, training state before it, number) of each) over all nodes, part by part."""
+        """Yields (ids, [step, step of the training state before it, number]) of all nodes, in
+        parts."""
         snapshot = self._store.snapshot()
         count = snapshot.schema.node_type(self.node_type).num_nodes
         for first in range(0, count, _SCAN_ROWS):
@@ -186,18 +188,18 @@ class EmbeddingTensors:
     # Writing
 
     def write(self, ids: Ids, table: Table, step: int, base: int) -> None:
-        """Writes rows with their state in some commits; ``base`` is the step of the training
-        state."""
+        """Writes rows with their state in several commits. ``base`` is the step of the last
+        training state."""
         for part in self._parts(len(ids)):
             self._commit(ids[part], table[part], step, base, keeps=self._has_undo)
         self._unwritten_bytes += len(ids) * self._commit_bytes
         if self._unwritten_bytes > self._commit_share():
-            # A loader cannot get the memory of changed pages back, and would fail without it.
+            # Loaders cannot reclaim the memory of changed pages, and would fail without it.
             self._store.checkpoint()
             self._unwritten_bytes = 0
 
     def _commit_share(self) -> int:
-        """Bytes of changed pages that one commit aims at."""
+        """Returns the target size of one commit, in bytes of changed pages."""
         return int(self._store.stats()["memory"]["changed_pages"]["share"]) // _COMMIT_SHARE
 
     def _parts(self, count: int) -> Iterator[slice]:
@@ -206,7 +208,7 @@ class EmbeddingTensors:
             yield slice(first, min(first + rows, count))
 
     def _commit(self, ids: Ids, table: Table, step: int, base: int, keeps: bool) -> None:
-        """One commit; two of half the rows each where memory does not hold its pages."""
+        """Writes one commit, or two of half the rows if its pages do not fit into memory."""
         try:
             self._commit_once(ids, table, step, base, keeps)
         except BudgetTooSmall:
@@ -219,7 +221,7 @@ class EmbeddingTensors:
 
     def _commit_once(self, ids: Ids, table: Table, step: int, base: int, keeps: bool) -> None:
         with self._store.write() as tx:
-            # Nobody else deletes nodes while this transaction is open.
+            # No other writer can delete nodes while this transaction is open.
             dead = self._store.snapshot().dead_nodes(self.node_type)
             alive = ~np.isin(ids, dead, assume_unique=True)
             ids, table = ids[alive], table[alive]
@@ -235,7 +237,7 @@ class EmbeddingTensors:
                 tx.update_features(self.node_type, ids, self._names[part], rows)
 
     def _keep(self, tx: Transaction, ids: Ids, base: int) -> None:
-        """Puts rows that are still those of the training state into their undo rows."""
+        """Copies rows that have not changed since the training state to their undo rows."""
         snapshot = self._store.snapshot()
         steps = snapshot.features(self.node_type, ids, self._names["step"], "stored")
         first = ids[steps[:, 0] <= base]
@@ -243,26 +245,26 @@ class EmbeddingTensors:
             tx.update_features(self.node_type, first, self._names["undo"], self.table(first))
 
     def restore(self, step: int) -> int:
-        """Gives rows that were written after the training state of ``step`` their rows of then.
+        """Restores rows that were written after the training state of ``step``.
 
         Returns:
-            How many rows that were.
+            The number of restored rows.
 
         Raises:
-            StateMismatch: That is not the last training state, or rows keep no undo rows; nothing
-                is changed then.
+            StateMismatch: It is not the last training state, or there are no undo rows. Nothing is
+                changed then.
         """
         for _, steps in self._scan():
             later = steps[steps[:, 0] > step]
             if len(later) and not self._has_undo:
                 raise StateMismatch(
-                    f"{self._names['rows']!r} was written up to step {later[:, 0].max()}, the "
-                    f"training state is of step {step}, and undo=False keeps no way back"
+                    f"{self._names['rows']!r} was written up to step {later[:, 0].max()}, but the "
+                    f"training state is of step {step}, and undo=False keeps no undo rows"
                 )
             if (later[:, 1] != step).any():
                 raise StateMismatch(
-                    f"{self._names['rows']!r} can go back to step {later[:, 1].max()}, its last "
-                    f"training state, and this one is of step {step}; use the newest training state"
+                    f"{self._names['rows']!r} can be restored to step {later[:, 1].max()}, its "
+                    f"last training state, but this one is of step {step}; use the newest one"
                 )
         count = 0
         for ids, steps in self._scan():
@@ -279,14 +281,14 @@ class EmbeddingTensors:
 def _check_shape(owner: NodeType, meta: TensorMeta, dtype: str, shape: list[int]) -> None:
     if (meta.dtype, list(meta.shape), meta.scaled) != (dtype, shape, False):
         raise UnsupportedArgument(
-            f"tensor {meta.name!r} of {owner.name!r} has rows {list(meta.shape)} of {meta.dtype}, "
-            f"the embedding needs {shape} of {dtype}; choose another name"
+            f"tensor {meta.name!r} of {owner.name!r} has rows {list(meta.shape)} of {meta.dtype}: "
+            f"expected {shape} of {dtype}; use another name="
         )
 
 
 def _normal(count: int, shape: list[int], std: float, seed: int) -> Iterator[NDArray[np.float32]]:
     for chunk, first in enumerate(range(0, count, _INIT_ROWS)):
-        # A stream for each chunk, so that a row does not depend on how many there are.
+        # One random stream per chunk, so that a row does not depend on the number of rows.
         draws = np.random.Generator(np.random.Philox(key=[seed, chunk]))
         rows = draws.standard_normal((min(_INIT_ROWS, count - first), *shape), np.float32)
         yield rows * np.float32(std)
@@ -298,7 +300,7 @@ def _zeros(count: int, shape: list[int]) -> Iterator[NDArray[np.float32]]:
 
 
 def _new_number() -> int:
-    # Not of a seed: two runs with the same settings are two runs.
+    # Independent of the seed, so that two runs with equal settings differ.
     return 1 + secrets.randbits(62)
 
 

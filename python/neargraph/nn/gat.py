@@ -1,7 +1,7 @@
 """GAT (Velickovic et al., ICLR 2018) from PyG's GATConv.
 
-Attention is a softmax over the neighbours that a batch has. With sampled ones it is that of the
-sample, an estimate that is consistent but not unbiased; with all neighbours it is exact.
+Attention is a softmax over the neighbours in a batch. With all neighbours it is exact. With sampled
+neighbours it is an estimate that is consistent but not unbiased.
 """
 
 from collections.abc import Sequence
@@ -16,20 +16,19 @@ from .trim import Hops
 
 
 class GAT(LayeredModel):
-    """GAT with ELU between layers and dropout before each; each node has a self-loop, as in PyG.
+    """GAT with ELU between layers, dropout before each layer, and self-loops, as in PyG.
 
-    Heads of hidden layers are concatenated (equation 5), those of the last one averaged
-    (equation 6).
+    Heads are concatenated in hidden layers (equation 5) and averaged in the last one (equation 6).
 
     Args:
-        in_channels: Features of a node.
-        hidden_channels: Width of the hidden layers, all heads together.
-        out_channels: Classes.
-        num_layers: Layers; a batch needs that many hops for exact seeds.
-        dropout: Share of inputs of each layer dropped in training.
-        heads: Attention heads.
-        attention_dropout: Share of attention coefficients dropped in training.
-        norm: ``"batch"`` for batch normalisation of each hidden layer, as of `LayeredModel`.
+        in_channels: Number of node features.
+        hidden_channels: Width of the hidden layers, over all heads.
+        out_channels: Number of classes.
+        num_layers: Number of layers. For exact outputs of seeds, a batch needs as many hops.
+        dropout: Dropout probability of the inputs of each layer in training.
+        heads: Number of attention heads.
+        attention_dropout: Dropout probability of attention weights in training.
+        norm: ``"batch"``: batch normalisation of each hidden layer, as in `LayeredModel`.
 
     Raises:
         ValueError: `hidden_channels` is not a multiple of `heads`.
@@ -52,7 +51,8 @@ class GAT(LayeredModel):
     ) -> None:
         if heads < 1 or hidden_channels % heads:
             raise ValueError(
-                f"hidden_channels is {hidden_channels} and heads {heads}; use a multiple of heads"
+                f"hidden_channels is {hidden_channels} and heads {heads}; use a multiple of heads "
+                "as hidden_channels"
             )
         super().__init__(
             in_channels,
@@ -78,13 +78,13 @@ class GAT(LayeredModel):
         num_sampled_nodes: Sequence[int] | None = None,
         num_sampled_edges: Sequence[int] | None = None,
     ) -> Tensor:
-        """Logits, [n, out_channels]; with per-hop counts only the seeds' rows, [seeds, ...].
+        """Returns logits [n, out_channels]; with per-hop counts only the rows of the seeds.
 
         Args:
             x: Node features, float [n, in_channels].
-            edge_index: Local ids, int64 [2, e]; row 0 the sources.
-            num_sampled_nodes: Nodes per hop of the batch, [hops + 1]; turns on trimming.
-            num_sampled_edges: Edges per hop of the batch, [hops].
+            edge_index: Edges as local ids, int64 [2, e], with sources in row 0.
+            num_sampled_nodes: Number of nodes per hop, [hops + 1]. Enables trimming.
+            num_sampled_edges: Number of edges per hop, [hops].
         """
         x = dropped(x, self.dropout, self.training)
         return self._run(x, edge_index, Hops.of(num_sampled_nodes, num_sampled_edges))

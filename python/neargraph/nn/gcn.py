@@ -1,7 +1,7 @@
 """GCN (Kipf and Welling, ICLR 2017) from PyG's GCNConv, normalised by degrees of the whole graph.
 
-With full neighbourhoods the seeds' logits of a mini-batch equal those of PyG's GCN on the full
-graph. With sampled ones each sum is scaled by in-degree / sampled in-degree, so that its
+With full neighbourhoods, the logits of a batch's seeds are equal to those of PyG's GCN on the full
+graph. With sampled neighbourhoods, each sum is scaled by in-degree / sampled in-degree, so that its
 expectation is the full sum.
 """
 
@@ -18,15 +18,15 @@ from .trim import Hops
 
 
 class GCN(LayeredModel):
-    """GCN with ReLU and dropout; the state dict is that of plain GCNConv layers.
+    """GCN with ReLU and dropout. Its state dict is that of plain GCNConv layers.
 
     Args:
-        in_channels: Features of a node.
+        in_channels: Number of node features.
         hidden_channels: Width of the hidden layers.
-        out_channels: Classes.
-        num_layers: Layers; a batch needs that many hops for exact seeds.
-        dropout: Share of inputs of each layer dropped in training.
-        norm: ``"batch"`` for batch normalisation of each hidden layer, as of `LayeredModel`.
+        out_channels: Number of classes.
+        num_layers: Number of layers. For exact outputs of seeds, a batch needs as many hops.
+        dropout: Dropout probability of the inputs of each layer in training.
+        norm: ``"batch"``: batch normalisation of each hidden layer, as in `LayeredModel`.
 
     Example:
         >>> model, degrees = GCN(1433, 16, 7), InDegrees(store)            # doctest: +SKIP
@@ -45,15 +45,15 @@ class GCN(LayeredModel):
         num_sampled_nodes: Sequence[int] | None = None,
         num_sampled_edges: Sequence[int] | None = None,
     ) -> Tensor:
-        """Logits, [n, out_channels]; with per-hop counts only the seeds' rows are exact.
+        """Returns logits [n, out_channels]; with per-hop counts only the rows of the seeds.
 
         Args:
             x: Node features, float [n, in_channels].
-            edge_index: Local ids, int64 [2, e]; row 0 the sources.
+            edge_index: Edges as local ids, int64 [2, e], with sources in row 0.
             in_degree: In-degrees in the whole graph without self-loops, float [n], from
-                `InDegrees`; None takes those of ``edge_index`` (right for a full graph).
-            num_sampled_nodes: Nodes per hop of the batch, [hops + 1]; turns on trimming.
-            num_sampled_edges: Edges per hop of the batch, [hops].
+                `InDegrees`. None: those of ``edge_index``, which are correct for a full graph.
+            num_sampled_nodes: Number of nodes per hop, [hops + 1]. Enables trimming.
+            num_sampled_edges: Number of edges per hop, [hops].
         """
         hops = Hops.of(num_sampled_nodes, num_sampled_edges)
         weight, loop_weight = gcn_weights(edge_index, x.size(0), in_degree)
@@ -77,9 +77,9 @@ class GCN(LayeredModel):
 def gcn_weights(
     edge_index: Tensor, num_nodes: int, in_degree: Tensor | None = None
 ) -> tuple[Tensor, Tensor]:
-    """(weight of each edge [e], weight of each node's own loop [n]) of D^-1/2 (A + I) D^-1/2.
+    """Returns the weights of edges [e] and of self-loops [n] in D^-1/2 (A + I) D^-1/2.
 
-    Loops that ``edge_index`` has weigh 0, since every node gets exactly one, as in PyG.
+    Self-loops in ``edge_index`` have weight 0, because every node gets exactly one, as in PyG.
     """
     source, destination = edge_index
     real = (source != destination).to(torch.float32)

@@ -1,8 +1,8 @@
 """GIN (Xu et al., ICLR 2019) from PyG's GINConv.
 
-A sampled neighbourhood has a smaller sum than the whole one. With degrees of the whole graph each
-message is scaled by in-degree / sampled in-degree, so that the expectation of a sum is the full
-sum, and a model that was trained on samples can be run on all neighbours.
+The sum over a sampled neighbourhood is smaller than that over the whole one. With degrees of the
+whole graph, each message is scaled by in-degree / sampled in-degree. The expectation of a sum is
+then the full sum, and a model that was trained on samples can run on all neighbours.
 """
 
 from collections.abc import Sequence
@@ -19,18 +19,18 @@ from .trim import Hops
 
 
 class GIN(LayeredModel):
-    """GIN with an MLP of two layers and a learned weight of the own row (equation 4.1).
+    """GIN with MLPs of two layers and a learned weight of the node's own row (equation 4.1).
 
-    ReLU and dropout stand between layers.
+    ReLU and dropout are applied between layers.
 
     Args:
-        in_channels: Features of a node.
+        in_channels: Number of node features.
         hidden_channels: Width of the hidden layers.
-        out_channels: Classes.
-        num_layers: Layers; a batch needs that many hops for exact seeds.
-        dropout: Share of hidden units dropped in training.
-        norm: ``"batch"`` for batch normalisation of each hidden layer, as of `LayeredModel`, and of
-            those inside the MLPs (section 7).
+        out_channels: Number of classes.
+        num_layers: Number of layers. For exact outputs of seeds, a batch needs as many hops.
+        dropout: Dropout probability of hidden units in training.
+        norm: ``"batch"``: batch normalisation of each hidden layer, as in `LayeredModel`, and of
+            the hidden layers of the MLPs (section 7).
 
     Example:
         >>> model, degrees = GIN(16, 32, 2), InDegrees(store, loops=True)   # doctest: +SKIP
@@ -62,15 +62,15 @@ class GIN(LayeredModel):
         num_sampled_nodes: Sequence[int] | None = None,
         num_sampled_edges: Sequence[int] | None = None,
     ) -> Tensor:
-        """Logits, [n, out_channels]; with per-hop counts only the seeds' rows, [seeds, ...].
+        """Returns logits [n, out_channels]; with per-hop counts only the rows of the seeds.
 
         Args:
             x: Node features, float [n, in_channels].
-            edge_index: Local ids, int64 [2, e]; row 0 the sources.
+            edge_index: Edges as local ids, int64 [2, e], with sources in row 0.
             in_degree: In-degrees in the whole graph, float [n], from `InDegrees` with ``loops``;
-                None sums the neighbours that are there (right for all neighbours).
-            num_sampled_nodes: Nodes per hop of the batch, [hops + 1]; turns on trimming.
-            num_sampled_edges: Edges per hop of the batch, [hops].
+                None: sums are not scaled, which is correct for all neighbours.
+            num_sampled_nodes: Number of nodes per hop, [hops + 1]. Enables trimming.
+            num_sampled_edges: Number of edges per hop, [hops].
         """
         hops = Hops.of(num_sampled_nodes, num_sampled_edges)
         if in_degree is None:

@@ -1,8 +1,8 @@
 """A model for graphs of any schema: PyG's HeteroConv with a layer for each edge type.
 
-Every node type has a product of its own row in each layer, so types that no edge leads to stay in
-the model. The invariant: with full neighbourhoods the rows of the seeds are those of the full
-graph.
+Each layer also has a linear layer per node type for the node's own row, so node types without
+incoming edges stay in the model. The invariant: with full neighbourhoods, the rows of the seeds are
+equal to those of the full graph.
 """
 
 import warnings
@@ -25,27 +25,27 @@ from .typed import Cut, Edges, Rows, cut, hops_of
 
 
 class HeteroGNN(torch.nn.Module):
-    """SAGEConv or GATConv for each edge type, summed by node type, with ReLU and dropout between.
+    """SAGEConv or GATConv per edge type, summed by node type, with ReLU and dropout between layers.
 
-    Features of each node type are brought to the hidden width first. Node types without features
-    have ``x`` of shape [n, 0], and the bias is a row that all of their nodes share.
+    A linear layer first maps the features of each node type to the hidden width. Node types without
+    features have ``x`` of shape [n, 0]; all their nodes share the bias as their row.
 
     Args:
-        in_channels: Features of a node by node type; all types of the graph, 0 for none.
+        in_channels: Number of features by node type, for all types of the graph; 0 for none.
         edge_types: The (source, relation, destination) triples.
         hidden_channels: Width of the hidden layers.
         out_channels: Width of the outputs of every node type.
-        num_layers: Layers; a batch needs that many hops for exact seeds.
-        dropout: Share of hidden units dropped in training.
-        conv: ``"sage"`` takes means of neighbours, ``"gat"`` attends to them.
-        heads: Attention heads of ``"gat"``, which are averaged.
-        attention_dropout: Share of its attention coefficients dropped in training.
+        num_layers: Number of layers. For exact outputs of seeds, a batch needs as many hops.
+        dropout: Dropout probability of hidden units in training.
+        conv: ``"sage"`` (mean of neighbours) or ``"gat"`` (attention).
+        heads: Number of attention heads of ``"gat"``, which are averaged.
+        attention_dropout: Dropout probability of its attention weights in training.
 
     Attributes:
-        fused: Means are taken by one sparse product, as in `GraphSAGE`.
+        fused: Whether one sparse product computes means, as in `GraphSAGE`.
 
     Raises:
-        ValueError: `conv` is not one of these, or an edge type names a node type that is missing.
+        ValueError: `conv` is not valid, or `in_channels` lacks a node type of an edge type.
 
     Example:
         >>> model = HeteroGNN({"user": 0, "item": 16}, [("user", "buys", "item")], 32, 8)
@@ -86,13 +86,13 @@ class HeteroGNN(torch.nn.Module):
         num_sampled_nodes: Mapping[str, Sequence[int]] | None = None,
         num_sampled_edges: Mapping[EdgeTriple, Sequence[int]] | None = None,
     ) -> Rows:
-        """Rows by node type, [n, out_channels]; with per-hop counts only those of the seeds.
+        """Returns rows by node type [n, out_channels]; with per-hop counts only those of the seeds.
 
         Args:
-            x: Node features by node type, float [n, in_channels]; see `features_of`.
-            edge_index: Local ids by edge type, int64 [2, e]; row 0 the sources.
-            num_sampled_nodes: Nodes per hop by node type, [hops + 1]; turns on trimming.
-            num_sampled_edges: Edges per hop by edge type, [hops].
+            x: Node features by node type, float [n, in_channels]. See `features_of`.
+            edge_index: Edges as local ids by edge type, int64 [2, e], with sources in row 0.
+            num_sampled_nodes: Number of nodes per hop by node type, [hops + 1]. Enables trimming.
+            num_sampled_edges: Number of edges per hop by edge type, [hops].
         """
         rows = projected(self.lins, x)
         hops = hops_of(num_sampled_nodes, num_sampled_edges)
@@ -110,7 +110,7 @@ class HeteroGNN(torch.nn.Module):
         return rows
 
     def _edges(self, part: Cut) -> tuple[dict[EdgeTriple, tuple[Tensor, Tensor]], Edges]:
-        """(rows of both ends, edges) by edge type, as the layers of each take them."""
+        """Returns (rows of both ends, edges) by edge type, as the layers take them."""
         is_fused = self.fused and self.conv == "sage" and not torch.compiler.is_compiling()
         pairs, edges = {}, {}
         for triple, ends in part.edge_index.items():
@@ -122,14 +122,14 @@ class HeteroGNN(torch.nn.Module):
 
 
 def _hetero_conv(of_type: dict[EdgeTriple, Any]) -> HeteroConv:
-    # PyG warns of types that no edge leads to, which have a product of their own row here.
+    # PyG warns about types without incoming edges, but here they have a layer for their own row.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         return HeteroConv(of_type, aggr="sum")
 
 
 def _conv(kind: str, width: int, made: int, heads: int, attention_dropout: float) -> Any:
-    # The own row has a product of its own, once for all edge types.
+    # One linear layer per node type, not per edge type, maps the node's own row.
     if kind == "sage":
         return SAGEConv((width, width), made, root_weight=False, bias=False)
     settings = {"concat": False, "add_self_loops": False, "bias": False}
@@ -139,23 +139,23 @@ def _conv(kind: str, width: int, made: int, heads: int, attention_dropout: float
 def input_layers(
     in_channels: Mapping[str, int], edge_types: Sequence[EdgeTriple], out_channels: int
 ) -> ModuleDict:
-    """A layer for each node type, from its features to ``out_channels``.
+    """Returns a linear layer for each node type, from its features to ``out_channels``.
 
     Raises:
-        ValueError: An edge type names a node type that is missing.
+        ValueError: `in_channels` lacks a node type of an edge type.
     """
     for triple in edge_types:
         for name in (triple[0], triple[2]):
             if name not in in_channels:
                 raise ValueError(
-                    f"edge type {triple!r} needs in_channels of {name!r}; there are "
+                    f"edge type {triple!r} needs in_channels of {name!r}, which has only "
                     f"{', '.join(map(repr, in_channels))}"
                 )
     return ModuleDict({name: input_layer(w, out_channels) for name, w in in_channels.items()})
 
 
 def projected(lins: ModuleDict, x: Mapping[str, Tensor]) -> Rows:
-    """Rows of the hidden width by node type, with ReLU.
+    """Returns the input rows, mapped to the hidden width with ReLU, by node type.
 
     Raises:
         ValueError: A node type has no rows.

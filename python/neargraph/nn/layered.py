@@ -1,7 +1,7 @@
-"""What the models have in common: a row of PyG's layers, from features to classes.
+"""The base class of models: a sequence of PyG's layers, from features to classes.
 
-What must not live here: how a layer computes. The invariant: a layer runs on the nodes and edges
-that the seeds still need, and on nothing else, where a batch tells its hops.
+The computation of a layer must not live here. The invariant: if a batch has counts per hop, a layer
+runs only on the nodes and edges that the seeds still need.
 """
 
 from abc import ABC, abstractmethod
@@ -20,21 +20,21 @@ Norm = Literal["none", "batch"]
 
 
 class LayeredModel(torch.nn.Module, ABC):
-    """Makes the layers; a subclass says which, and runs them.
+    """A model with a sequence of layers, which a subclass creates.
 
     Args:
-        in_channels: Features of a node.
+        in_channels: Number of node features.
         hidden_channels: Width of the hidden layers.
-        out_channels: Classes.
-        num_layers: Layers; a batch needs that many hops for exact seeds.
-        dropout: Share of a layer's inputs dropped in training.
-        norm: ``"batch"`` normalises the rows of each hidden layer before its activation (Ioffe and
-            Szegedy, ICML 2015); ``"none"`` does not. In training its statistics are those of the
-            rows that a batch has there, which depend on what was sampled.
-        **layer: More arguments of each layer.
+        out_channels: Number of classes.
+        num_layers: Number of layers. For exact outputs of seeds, a batch needs as many hops.
+        dropout: Dropout probability of a layer's inputs in training.
+        norm: ``"batch"``: batch normalisation of each hidden layer before its activation (Ioffe and
+            Szegedy, ICML 2015). ``"none"``: no normalisation. In training, the statistics are those
+            of the batch's rows in that layer, so they depend on the sample.
+        **layer: Additional arguments of each layer.
 
     Raises:
-        ValueError: `num_layers` is below 1, or `norm` is not one of these.
+        ValueError: `num_layers` is below 1, or `norm` is not valid.
     """
 
     def __init__(
@@ -61,10 +61,10 @@ class LayeredModel(torch.nn.Module, ABC):
     @staticmethod
     @abstractmethod
     def _layers(*args: Any, **kwargs: Any) -> list[torch.nn.Module]:
-        """The layers, of a list of (width before, width after)."""
+        """Returns the layers for a list of (input width, output width)."""
 
     def _run(self, x: Tensor, edge_index: Tensor, hops: Hops | None, *beside: Tensor) -> Tensor:
-        """All layers; ``beside`` are columns of edges, [e] or [e, d]."""
+        """Runs all layers. ``beside`` are columns of edges, [e] or [e, d]."""
         layers = len(self.convs)
         for layer, conv in enumerate(self.convs):
             targets = x.size(0)
@@ -79,26 +79,26 @@ class LayeredModel(torch.nn.Module, ABC):
         return x
 
     def _normed(self, layer: int, x: Tensor) -> Tensor:
-        """The rows of a hidden layer, normalised if the model does that."""
+        """Returns the rows of a hidden layer, normalised if the model has normalisation."""
         return self.norms[layer](x) if len(self.norms) else x
 
     def _convolve(
         self, conv: Any, x: Tensor, targets: int, edge_index: Tensor, *beside: Tensor
     ) -> Tensor:
-        """The new rows of the first ``targets`` nodes."""
+        """Returns the new rows of the first ``targets`` nodes."""
         out: Tensor = conv((x, x[:targets]), edge_index, *beside, size=(x.size(0), targets))
         return out
 
     def _between(self, x: Tensor) -> Tensor:
-        """What happens to rows between two layers."""
+        """Returns the rows for the next layer."""
         return relu_dropout(x, self.dropout, self.training)
 
 
 class RowNorm(torch.nn.BatchNorm1d):
-    """Batch normalisation; a single row, which has no variance, by the statistics until now."""
+    """Batch normalisation. A single row has no variance and uses the running statistics."""
 
     def forward(self, x: Tensor) -> Tensor:
-        """Normalised rows, [n, width]."""
+        """Returns normalised rows [n, width]."""
         if not self.training or x.size(0) > 1:
             return super().forward(x)
         return functional.batch_norm(
@@ -107,14 +107,14 @@ class RowNorm(torch.nn.BatchNorm1d):
 
 
 def check_layers(num_layers: int) -> None:
-    """ValueError unless there is a layer."""
+    """Raises `ValueError` if `num_layers` is below 1."""
     if num_layers < 1:
         raise ValueError(f"num_layers is {num_layers}; use 1 or more")
 
 
 def input_layer(in_channels: int, out_channels: int) -> Linear:
-    """A linear layer; of no features its bias is left, a row that all nodes share."""
-    # torch warns of a weight without elements, which is what is asked for here.
+    """Returns a linear layer. Without features it has only the bias, which all nodes share."""
+    # torch warns about a weight without elements, so the weight is replaced after creation.
     lin = Linear(max(1, in_channels), out_channels)
     if in_channels == 0:
         lin.weight = torch.nn.Parameter(lin.weight.detach()[:, :0].clone())

@@ -1,7 +1,7 @@
-"""The models by name: what each is for, which stores and loaders it takes, and how it is made.
+"""The table of models by name, with the tasks, stores and loaders that each supports.
 
-The trainer and the command line read this table, so a model that is not in it has no name there.
-The invariant: a model is built for a store that it can run on, or refused with what can.
+The trainer and the command line use the names of this table. The invariant: a model is built only
+for a store that it supports; otherwise the error lists the models that do.
 """
 
 import inspect
@@ -39,15 +39,16 @@ class ModelSpec:
 
     Attributes:
         model: The class.
-        tasks: What it is for: ``"node"``, ``"link"`` or ``"graph"``.
-        stores: Which stores it runs on: ``"homogeneous"``, ``"bipartite"`` (two node types, and
-            edges from each to the other alone) or ``"heterogeneous"``.
-        loader: Which batches it needs: those of the `NeighborLoader` or `LinkNeighborLoader`, of
-            the `ClusterGCNLoader`, of a GraphSAINT loader, neighbours by importance with their
-            visit counts, or only the past with a time for each seed.
-        degrees: Which `InDegrees` it takes, if any.
+        tasks: The supported tasks: ``"node"``, ``"link"`` or ``"graph"``.
+        stores: The supported kinds of stores: ``"homogeneous"``, ``"bipartite"`` (two node types
+            with edges from each to the other only) or ``"heterogeneous"``.
+        loader: The kind of batches that it needs: ``"neighbor"`` (`NeighborLoader` or
+            `LinkNeighborLoader`), ``"cluster"`` (`ClusterGCNLoader`), ``"saint"`` (a GraphSAINT
+            loader), ``"pinsage"`` (neighbours with visit counts) or ``"temporal"`` (past edges,
+            with a time for each seed).
+        degrees: The kind of `InDegrees` that it needs, if any.
         source: The paper.
-        settings: Defaults of this row beside those of the class.
+        settings: Defaults that differ from those of the class.
     """
 
     model: type[torch.nn.Module]
@@ -59,7 +60,7 @@ class ModelSpec:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def defaults(self) -> dict[str, Any]:
-        """All settings that `build` takes for it, with their defaults."""
+        """Returns all settings that `build` accepts for the model, with their defaults."""
         facts = ("in_channels", "out_channels", "edge_types", "relations")
         parameters = inspect.signature(self.model).parameters.values()
         found = {
@@ -70,7 +71,7 @@ class ModelSpec:
         return {**found, **self.settings}
 
 
-# Width of hidden layers; everything else has a default of its own.
+# Default width of hidden layers. All other settings have defaults in their classes.
 _HIDDEN = 64
 _SAGE = "Hamilton et al., NeurIPS 2017"
 
@@ -129,18 +130,18 @@ MODELS: dict[str, ModelSpec] = {
 
 
 def spec_of(name: str) -> ModelSpec:
-    """The row of a model.
+    """Returns the row of a model.
 
     Raises:
-        NameNotFound: There is no model of that name; says which there are.
+        NameNotFound: The model does not exist. The message lists those that do.
     """
     if name not in MODELS:
-        raise NameNotFound(f"no model {name!r}; there are {', '.join(MODELS)}")
+        raise NameNotFound(f"no model {name!r}: expected one of {', '.join(MODELS)}")
     return MODELS[name]
 
 
 def kind_of(schema: Schema) -> Kind:
-    """Which kind of store this is, for the table.
+    """Returns the kind of a store, as in `ModelSpec.stores`.
 
     Example:
         >>> kind_of(store.schema)                                             # doctest: +SKIP
@@ -162,22 +163,22 @@ def build(
     in_channels: int | Mapping[str, int] | None = None,
     **settings: Any,
 ) -> torch.nn.Module:
-    """A model of the table for a store.
+    """Builds a model of the table for a store.
 
     Args:
-        name: A name of `MODELS`.
-        schema: That of the store or snapshot; with reverses where the loader samples them.
-        out_channels: Classes, or the width of embeddings; None is that of hidden layers. LightGCN
-            and NGCF have a width of their own, which it must be if it is given; `embedding_width`
-            tells it.
-        in_channels: Width of the rows that the model is given, by node type where there are
-            several. None is that of the tensors ``x``, 0 where a node type has none.
-        **settings: What the class takes beside, such as ``hidden_channels`` (64), ``num_layers``
-            and ``dropout``.
+        name: A name in `MODELS`.
+        schema: The schema of the store or snapshot, with reverses if the loader samples them.
+        out_channels: Number of classes, or width of the embeddings. None: the width of hidden
+            layers. For LightGCN and NGCF, the width follows from other settings (see
+            `embedding_width`), and another value is an error.
+        in_channels: Width of the input rows, by node type if there are several. None: that of the
+            tensors ``x``, and 0 for a node type without ``x``.
+        **settings: Settings of the class, such as ``hidden_channels`` (64), ``num_layers`` and
+            ``dropout``.
 
     Raises:
-        NameNotFound: No such model.
-        UnsupportedArgument: The model does not run on such a store, or takes no such setting.
+        NameNotFound: The model does not exist.
+        UnsupportedArgument: The model does not support this kind of store, or lacks a setting.
         ValueError: A setting is not valid.
 
     Example:
@@ -187,7 +188,7 @@ def build(
     if kind not in spec.stores:
         fitting = ", ".join(other for other, row in MODELS.items() if kind in row.stores)
         raise UnsupportedArgument(
-            f"model {name!r} runs on {' and '.join(spec.stores)} stores, and this one is {kind}; "
+            f"model {name!r} supports {' and '.join(spec.stores)} stores, but this one is {kind}; "
             f"use one of {fitting}"
         )
     known = spec.defaults()
@@ -210,17 +211,17 @@ def build(
     made = embedding_width(model, widths)
     if out_channels is not None and made != out_channels:
         raise UnsupportedArgument(
-            f"model {name!r} gives rows of width {made} with these settings, and out_channels is "
+            f"model {name!r} returns rows of width {made} with these settings, but out_channels is "
             f"{out_channels}; give out_channels={made}"
         )
     return model
 
 
 def embedding_width(model: torch.nn.Module, in_channels: int | Mapping[str, int]) -> int:
-    """The width of what a model gives for rows of these widths.
+    """Returns the width of a model's output for input rows of these widths.
 
     Raises:
-        UnsupportedArgument: The model needs rows of one width, and these have several.
+        UnsupportedArgument: The model needs rows of one width, but the widths differ.
 
     Example:
         >>> embedding_width(LightGCN(3), 64)
@@ -236,7 +237,7 @@ def _one_width(name: str, in_channels: int | Mapping[str, int]) -> int:
     widths = {in_channels} if isinstance(in_channels, int) else set(in_channels.values())
     if len(widths) != 1 or 0 in widths:
         raise UnsupportedArgument(
-            f"{name} needs rows of one width for all nodes, and these have "
+            f"{name} needs rows of one width for all nodes, but the widths are "
             f"{sorted(widths)}; give in_channels, such as the width of a StoreEmbedding"
         )
     return widths.pop()
@@ -246,7 +247,10 @@ def _widths(schema: Schema, given: int | Mapping[str, int] | None) -> int | dict
     names = [t.name for t in schema.node_types]
     if schema.is_homogeneous:
         if isinstance(given, Mapping):
-            raise UnsupportedArgument(f"in_channels by type, and there is one type: {names[0]!r}")
+            raise UnsupportedArgument(
+                f"in_channels is a mapping, but there is only one node type {names[0]!r}; give an "
+                "integer"
+            )
         return _width(schema.node_types[0]) if given is None else given
     if isinstance(given, int):
         return dict.fromkeys(names, given)

@@ -1,8 +1,9 @@
-"""PinSAGE (Ying et al., KDD 2018): convolutions that weigh neighbours by their visit counts.
+"""PinSAGE (Ying et al., KDD 2018): convolutions that weight neighbours by their visit counts.
 
-The neighbours of a node are those that short random walks from it visit most often, and the weight
-of an edge is the share of the visits (importance pooling, section 3.2). Choosing them is up to the
-sampler. The invariant: weights are divided by their sum, so that counts and shares are the same.
+The neighbours of a node are those that short random walks from it visit most often. The weight of
+an edge is its share of the visits (importance pooling, section 3.2). The sampler chooses the
+neighbours. The invariant: weights are divided by their sum, so counts and shares give equal
+results.
 """
 
 from collections.abc import Sequence
@@ -20,14 +21,14 @@ from .trim import Hops
 
 
 class PinSAGE(LayeredModel):
-    """PinSAGE: convolutions (algorithm 1) and the two layers on top (algorithm 2).
+    """PinSAGE: convolutions (algorithm 1) and two dense layers after them (algorithm 2).
 
     Args:
-        in_channels: Features of a node.
+        in_channels: Number of node features.
         hidden_channels: Width of the convolutions.
         out_channels: Width of the embeddings, which are not normalised.
-        num_layers: Convolutions; a batch needs that many hops for exact seeds.
-        dropout: Share of a convolution's inputs dropped in training.
+        num_layers: Number of convolutions. For exact outputs of seeds, a batch needs as many hops.
+        dropout: Dropout probability of a convolution's inputs in training.
 
     Example:
         >>> model = PinSAGE(16, 32, 32)
@@ -59,15 +60,15 @@ class PinSAGE(LayeredModel):
         num_sampled_nodes: Sequence[int] | None = None,
         num_sampled_edges: Sequence[int] | None = None,
     ) -> Tensor:
-        """Embeddings, [n, out_channels]; with per-hop counts only the seeds' rows, [seeds, ...].
+        """Returns embeddings [n, out_channels]; with per-hop counts only the rows of the seeds.
 
         Args:
             x: Node features, float [n, in_channels].
-            edge_index: Local ids, int64 [2, e]; row 0 the sources.
-            edge_weight: Visits of the source by walks from the destination, float [e]: counts or
-                shares, not negative.
-            num_sampled_nodes: Nodes per hop of the batch, [hops + 1]; turns on trimming.
-            num_sampled_edges: Edges per hop of the batch, [hops].
+            edge_index: Edges as local ids, int64 [2, e], with sources in row 0.
+            edge_weight: Visits of the source by walks from the destination, as counts or shares,
+                float [e], at least 0.
+            num_sampled_nodes: Number of nodes per hop, [hops + 1]. Enables trimming.
+            num_sampled_edges: Number of edges per hop, [hops].
         """
         total = scatter(edge_weight, edge_index[1], 0, x.size(0), "sum")
         share = edge_weight / total.clamp(min=torch.finfo(total.dtype).tiny)[edge_index[1]]
@@ -88,7 +89,7 @@ class PinSAGE(LayeredModel):
 
 
 class _Convolve(torch.nn.Module):
-    """One convolution: rows of unit length (algorithm 1)."""
+    """One convolution, which returns rows of unit length (algorithm 1)."""
 
     def __init__(self, in_channels: int, out_channels: int) -> None:
         super().__init__()
@@ -96,7 +97,7 @@ class _Convolve(torch.nn.Module):
         self.both = Linear(in_channels + out_channels, out_channels)
 
     def forward(self, x: Tensor, targets: int, edge_index: Tensor, share: Tensor) -> Tensor:
-        """Rows of the first ``targets`` nodes, [targets, out_channels]."""
+        """Returns rows of the first ``targets`` nodes, [targets, out_channels]."""
         pooled = weighted_sum(self.neighbor(x).relu(), edge_index, share, targets)
         both: Tensor = self.both(torch.cat([x[:targets], pooled], dim=1))
         return functional.normalize(both.relu(), dim=1)

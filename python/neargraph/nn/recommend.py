@@ -1,11 +1,11 @@
 """LightGCN (He et al., SIGIR 2020) and NGCF (Wang et al., SIGIR 2019): users and items as a graph.
 
 Both add neighbours' rows times 1 / sqrt(degree of one end x degree of the other). The graph has two
-node types with edges in both directions, or one type for users and items together. The invariant:
+node types with edges in both directions, or one node type for users and items. The invariant:
 degrees are those of the whole graph, and a sampled sum is scaled by in-degree / sampled in-degree,
-so that its expectation is the full sum. LightGCN is linear, so two layers of it are unbiased, too;
-from the third on a node may meet its own draw again, which adds a small bias. NGCF has activations,
-so its sums are unbiased, given the rows of the layer before, and its outputs are not.
+so that its expectation is the full sum. LightGCN is linear, so two layers of it are also unbiased.
+From the third layer on, paths may use one draw twice, which adds a small bias. NGCF has
+activations, so its sums are unbiased given the rows of the previous layer, but its outputs are not.
 """
 
 from abc import ABC, abstractmethod
@@ -26,7 +26,7 @@ from .typed import PLAIN, Cut, Edges, Rows, by_edge_type, by_node_type, cut, hop
 
 
 class _Propagation(torch.nn.Module, ABC):
-    """What both share: rows and edges with or without types, weights, layers, trimming."""
+    """The common part of both models: rows and edges by type, weights, layers, trimming."""
 
     num_layers: int
 
@@ -58,16 +58,16 @@ class _Propagation(torch.nn.Module, ABC):
         num_sampled_nodes: Any = None,
         num_sampled_edges: Any = None,
     ) -> Tensor | Rows:
-        """Embeddings, [n, out_channels]; with per-hop counts only the seeds' rows, [seeds, ...].
+        """Returns embeddings [n, out_channels]; with per-hop counts only the rows of the seeds.
 
         Args:
-            x: Rows of the nodes, float [n, in_channels], such as `StoreEmbedding` gives; or by
-                node type, and then all arguments are by type, and so is what is returned.
-            edge_index: Local ids, int64 [2, e]; row 0 the sources.
+            x: Rows of the nodes, float [n, in_channels], such as those of a `StoreEmbedding`. Or a
+                dictionary by node type; then all arguments and the result are by type.
+            edge_index: Edges as local ids, int64 [2, e], with sources in row 0.
             in_degree: In-degrees in the whole graph, float [n], from `InDegrees` with ``loops``;
-                None takes those of ``edge_index`` (right for a full graph).
-            num_sampled_nodes: Nodes per hop of the batch, [hops + 1]; turns on trimming.
-            num_sampled_edges: Edges per hop of the batch, [hops].
+                None: those of ``edge_index``, which are correct for a full graph.
+            num_sampled_nodes: Number of nodes per hop, [hops + 1]. Enables trimming.
+            num_sampled_edges: Number of edges per hop, [hops].
         """
         rows, edges = by_node_type(x), by_edge_type(edge_index)
         degrees = None if in_degree is None else by_edge_type(in_degree)
@@ -79,7 +79,7 @@ class _Propagation(torch.nn.Module, ABC):
             part = cut(hops, layer, self.num_layers, rows, edges, weights)
             rows = self._layer(layer, part, _sums(part))
             found.append(rows)
-        # After the last layer there are the rows that are asked for, which come first.
+        # The last layer returns the requested rows, which are the first ones in each step.
         out = {
             name: self._joined([step[name][: row.size(0)] for step in found])
             for name, row in rows.items()
@@ -88,18 +88,18 @@ class _Propagation(torch.nn.Module, ABC):
 
     @abstractmethod
     def _layer(self, layer: int, part: Cut, sums: Rows) -> Rows:
-        """Rows after a layer, of the weighted sums of neighbours."""
+        """Returns the rows after a layer, from the weighted sums of neighbours."""
 
     @abstractmethod
     def _joined(self, steps: list[Tensor]) -> Tensor:
-        """The embedding, of the rows after each layer."""
+        """Returns the embedding from the rows after each layer."""
 
 
 class LightGCN(_Propagation):
-    """The mean of the rows and of their propagations (equations 7 and 8); nothing is learned here.
+    """The mean of the rows and their propagations (equations 7 and 8). It has no parameters.
 
     Args:
-        num_layers: Propagations; a batch needs that many hops.
+        num_layers: Number of propagations. A batch needs as many hops.
 
     Example:
         >>> model, degrees = LightGCN(3), InDegrees(store, loops=True)         # doctest: +SKIP
@@ -120,16 +120,16 @@ class LightGCN(_Propagation):
 
 
 class NGCF(_Propagation):
-    """The rows after each layer side by side (equations 3, 4, 7 and 9), with LeakyReLU of 0.2.
+    """The concatenated rows after each layer (equations 3, 4, 7 and 9), with LeakyReLU of 0.2.
 
-    The message from i to u is p (W1 e_i + W2 (e_i * e_u)): how alike both are counts, too. Since
-    e_u is the same in all messages to u, sums are taken before the products.
+    The message from i to u is p (W1 e_i + W2 (e_i * e_u)), so it depends on the similarity of both.
+    As e_u is equal in all messages to u, rows are summed before the products.
 
     Args:
         in_channels: Width of the rows.
         hidden_channels: Width of each layer.
-        num_layers: Layers; a batch needs that many hops.
-        dropout: Share of each layer's rows dropped in training (message dropout).
+        num_layers: Number of layers. A batch needs as many hops.
+        dropout: Dropout probability of each layer's rows in training (message dropout).
 
     Attributes:
         out_channels: in_channels + num_layers x hidden_channels.
@@ -152,7 +152,7 @@ class NGCF(_Propagation):
 
     @staticmethod
     def width(in_channels: int, hidden_channels: int, num_layers: int) -> int:
-        """The width of what a model of these settings gives."""
+        """Returns the output width of a model with these settings."""
         return in_channels + num_layers * hidden_channels
 
     def _layer(self, layer: int, part: Cut, sums: Rows) -> Rows:
@@ -174,14 +174,14 @@ def _linears(widths: list[int], out_channels: int) -> torch.nn.ModuleList:
 def symmetric_weights(
     edge_index: Edges, counts: Mapping[str, int], in_degree: Edges | None = None
 ) -> Edges:
-    """The weight of each edge of D^-1/2 A D^-1/2 by edge type, [e], scaled for sampled lists.
+    """Returns the weights of edges in D^-1/2 A D^-1/2 by edge type, [e], scaled for sampled lists.
 
-    The degree of a node is its in-degree over all edge types that lead to it, as if the types were
-    one. Without ``in_degree`` it is that of ``edge_index``.
+    The degree of a node is its in-degree over all edge types. Without ``in_degree`` it is that of
+    ``edge_index``.
 
     Args:
-        edge_index: Local ids by edge type, int64 [2, e].
-        counts: Nodes by node type.
+        edge_index: Edges as local ids by edge type, int64 [2, e].
+        counts: Number of nodes by node type.
         in_degree: In-degrees of the destinations in the whole graph by edge type, float [n].
     """
     sampled = {
@@ -198,8 +198,8 @@ def symmetric_weights(
         scale = degrees[triple] / sampled[triple].clamp(min=1)
         if triple[0] not in total:
             raise ValueError(
-                f"no edge type leads to {triple[0]!r}, so its nodes have no degrees; recommenders "
-                "need edges in both directions"
+                f"no edge type leads to {triple[0]!r}, so its nodes have no degrees; give edges in "
+                "both directions"
             )
         root = {name: _inverse_root(total[name]) for name in (triple[0], triple[2])}
         weights[triple] = root[triple[0]][source] * (root[triple[2]] * scale)[target]
@@ -211,7 +211,7 @@ def _inverse_root(degree: Tensor) -> Tensor:
 
 
 def _sums(part: Cut) -> Rows:
-    """The weighted sums of neighbours by node type, [targets, d]; zeros where there are none."""
+    """Returns the weighted sums of neighbours by node type, [targets, d]; 0 without neighbours."""
     out: Rows = {}
     for triple, ends in part.edge_index.items():
         source, _, target = triple

@@ -1,7 +1,7 @@
 """R-GCN (Schlichtkrull et al., ESWC 2018) from PyG's RGCNConv: a matrix for each relation.
 
-Relations are the edge types of a store, or a column of its only edge type. The invariant: relation
-i is ``edge_types[i]``.
+Relations are the edge types of a store, or the values of a column of its only edge type. The
+invariant: relation i is ``edge_types[i]``.
 """
 
 from collections.abc import Mapping, Sequence
@@ -20,21 +20,21 @@ from .typed import Cut, Rows, cut, hops_of
 
 
 class RGCN(LayeredModel):
-    """R-GCN with ReLU and dropout between layers; neighbours are averaged by relation (equation 2).
+    """R-GCN with ReLU and dropout between layers, and means by relation (equation 2).
 
-    With several node types their features are brought to the hidden width first; types without
-    features have ``x`` of shape [n, 0], as in `HeteroGNN`.
+    With several node types, a linear layer first maps their features to the hidden width. Types
+    without features have ``x`` of shape [n, 0], as in `HeteroGNN`.
 
     Args:
-        in_channels: Features of a node, or by node type.
+        in_channels: Number of node features, or these numbers by node type.
         hidden_channels: Width of the hidden layers.
-        out_channels: Classes.
-        relations: How many relations, of a graph with one edge type and a column `edge_type`; or
-            the (source, relation, destination) triples of a graph with several.
-        num_layers: Layers; a batch needs that many hops for exact seeds.
-        dropout: Share of hidden units dropped in training.
-        num_bases: Matrices of which those of all relations are sums (equation 3); None gives each
-            relation its own.
+        out_channels: Number of classes.
+        relations: For a graph with one edge type and a column `edge_type`: the number of relations.
+            For a graph with several edge types: the (source, relation, destination) triples.
+        num_layers: Number of layers. For exact outputs of seeds, a batch needs as many hops.
+        dropout: Dropout probability of hidden units in training.
+        num_bases: Number of basis matrices, whose combinations are the matrices of the relations
+            (equation 3). None: a separate matrix for each relation.
 
     Example:
         >>> model = RGCN({"a": 4, "b": 0}, 16, 3, [("a", "to", "b"), ("b", "to", "a")])
@@ -55,7 +55,8 @@ class RGCN(LayeredModel):
         is_typed = not isinstance(in_channels, int)
         if is_typed == isinstance(relations, int):
             raise ValueError(
-                "in_channels by node type go with relations as edge types, one width with a count"
+                "in_channels and relations do not fit: give in_channels by node type with "
+                "relations as edge types, or one width with a count"
             )
         super().__init__(
             hidden_channels if not isinstance(in_channels, int) else in_channels,
@@ -81,25 +82,25 @@ class RGCN(LayeredModel):
         num_sampled_nodes: Any = None,
         num_sampled_edges: Any = None,
     ) -> Tensor | Rows:
-        """Logits, [n, out_channels]; with per-hop counts only the seeds' rows, [seeds, ...].
+        """Returns logits [n, out_channels]; with per-hop counts only the rows of the seeds.
 
         Args:
-            x: Node features, float [n, in_channels]; or by node type, and then all arguments are
-                by type, and so is what is returned.
-            edge_index: Local ids, int64 [2, e]; row 0 the sources.
-            edge_type: The relation of each edge, int64 [e]; only where there is one edge type.
-            num_sampled_nodes: Nodes per hop of the batch, [hops + 1]; turns on trimming.
-            num_sampled_edges: Edges per hop of the batch, [hops].
+            x: Node features, float [n, in_channels]. Or a dictionary by node type; then all
+                arguments and the result are by type.
+            edge_index: Edges as local ids, int64 [2, e], with sources in row 0.
+            edge_type: The relation of each edge, int64 [e]. Only for one edge type.
+            num_sampled_nodes: Number of nodes per hop, [hops + 1]. Enables trimming.
+            num_sampled_edges: Number of edges per hop, [hops].
 
         Raises:
-            ValueError: `edge_type` is missing, or given beside edge types.
+            ValueError: `edge_type` is missing, or is given although the model has edge types.
         """
         if isinstance(x, Tensor) == bool(self.edge_types) or (
             isinstance(x, Tensor) == (edge_type is None)
         ):
             raise ValueError(
-                "a model of edge types takes dictionaries by type; a model of a count of relations "
-                "takes x, edge_index and edge_type"
+                "a model with edge types takes dictionaries by type; a model with a number of "
+                "relations takes x, edge_index and edge_type"
             )
         if isinstance(x, Tensor) and edge_type is not None:
             hops = Hops.of(num_sampled_nodes, num_sampled_edges)
@@ -120,7 +121,7 @@ class RGCN(LayeredModel):
         return out
 
     def _typed(self, conv: Any, part: Cut) -> Rows:
-        """One layer over all types as one graph, whose nodes are numbered type after type."""
+        """Runs one layer on all types as one graph, whose nodes are numbered type by type."""
         sources, targets, begin, end = {}, {}, 0, 0
         for name, x in part.x.items():
             sources[name], targets[name] = begin, end

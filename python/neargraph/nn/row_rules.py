@@ -1,7 +1,7 @@
-"""How a gradient changes rows of an embedding: the sparse forms of SGD, Adagrad and Adam.
+"""Optimisers of embedding rows: the sparse forms of SGD, Adagrad and Adam.
 
-They do what torch's optimisers do with the gradient of ``torch.nn.Embedding(sparse=True)``, in the
-same order of operations: rows without a gradient stay as they are, and so does their state.
+They compute the same as torch's optimisers on the gradient of ``torch.nn.Embedding(sparse=True)``,
+in the same order of operations. Rows without a gradient, and their state, do not change.
 """
 
 import math
@@ -14,7 +14,7 @@ from neargraph.exceptions import UnsupportedArgument
 
 
 class RowRule(Protocol):
-    """A rule; `slots` rows of state stand beside each row."""
+    """An optimiser of rows with `slots` rows of state per row."""
 
     name: ClassVar[str]
     slots: ClassVar[int]
@@ -24,10 +24,10 @@ class RowRule(Protocol):
         """The learning rate."""
 
     def update(self, rows: Tensor, state: Tensor, grad: Tensor, step: int) -> None:
-        """Changes rows [n, d] and their state [n, slots, d] in place; ``step`` counts from 1."""
+        """Updates rows [n, d] and their state [n, slots, d] in place. ``step`` counts from 1."""
 
     def plain(self) -> dict[str, Any]:
-        """The settings as plain data."""
+        """Returns the settings as plain data."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Sgd:
 
 @dataclass(frozen=True)
 class Adagrad:
-    """``torch.optim.Adagrad`` (Duchi et al., JMLR 2011): the state is the sum of squares."""
+    """``torch.optim.Adagrad`` (Duchi et al., JMLR 2011). The state is the sum of squares."""
 
     name: ClassVar[str] = "adagrad"
     slots: ClassVar[int] = 1
@@ -69,7 +69,7 @@ class Adagrad:
 
 @dataclass(frozen=True)
 class Adam:
-    """``torch.optim.SparseAdam`` (Kingma and Ba, ICLR 2015): the state is two moving averages."""
+    """``torch.optim.SparseAdam`` (Kingma and Ba, ICLR 2015). The state is two moving averages."""
 
     name: ClassVar[str] = "adam"
     slots: ClassVar[int] = 2
@@ -97,10 +97,10 @@ _RULES: dict[str, type[Sgd] | type[Adagrad] | type[Adam]] = {
 
 
 def row_rule(name: str, settings: dict[str, Any]) -> RowRule:
-    """The rule called ``name``.
+    """Returns the optimiser called ``name``.
 
     Raises:
-        UnsupportedArgument: There is no such rule, it has no such setting, or one is not valid.
+        UnsupportedArgument: The optimiser or a setting does not exist, or a value is not valid.
 
     Example:
         >>> row_rule("sgd", {"lr": 0.5})

@@ -17,21 +17,21 @@ class GraphSAGE(LayeredModel):
     """GraphSAGE with ReLU and dropout between layers.
 
     Args:
-        in_channels: Features of a node.
+        in_channels: Number of node features.
         hidden_channels: Width of the hidden layers.
-        out_channels: Classes.
-        num_layers: Layers; a batch needs that many hops for exact seeds.
-        dropout: Share of hidden units dropped in training.
-        aggr: ``"mean"`` or ``"max"`` of the neighbours, or ``"pool"``: a fully connected layer with
-            ReLU on each neighbour, then the maximum (equation 3; GLIST calls it GS-Pool).
-        norm: ``"batch"`` for batch normalisation of each hidden layer, as of `LayeredModel`.
+        out_channels: Number of classes.
+        num_layers: Number of layers. For exact outputs of seeds, a batch needs as many hops.
+        dropout: Dropout probability of hidden units in training.
+        aggr: Aggregation of neighbours: ``"mean"``, ``"max"``, or ``"pool"`` (a dense layer with
+            ReLU on each neighbour, then the maximum; equation 3, GS-Pool in GLIST).
+        norm: ``"batch"``: batch normalisation of each hidden layer, as in `LayeredModel`.
 
     Attributes:
-        fused: Means are taken by one sparse product; else message by message, as PyG does
-            it with an `edge_index`, which a profile can take apart.
+        fused: Whether one sparse product computes means. If False, PyG computes them message by
+            message, and a profile shows the parts.
 
     Raises:
-        ValueError: `aggr` is not one of these.
+        ValueError: `aggr` is not valid.
 
     Example:
         >>> model = GraphSAGE(1433, 64, 7)
@@ -70,19 +70,21 @@ class GraphSAGE(LayeredModel):
         num_sampled_edges: Sequence[int] | None = None,
         sum_weight: Tensor | None = None,
     ) -> Tensor:
-        """Logits, [n, out_channels]; with per-hop counts only the seeds' rows, [seeds, ...].
+        """Returns logits [n, out_channels]; with per-hop counts only the rows of the seeds.
 
         Args:
             x: Node features, float [n, in_channels].
-            edge_index: Local ids, int64 [2, e]; row 0 the sources.
-            num_sampled_nodes: Nodes per hop of the batch, [hops + 1]; turns on trimming.
-            num_sampled_edges: Edges per hop of the batch, [hops].
-            sum_weight: A weight for each edge, float [e]: neighbours are summed with these weights
-                in place of their mean, as GraphSAINT does (see `saint_weights`). Only with the
-                aggregation "mean".
+            edge_index: Edges as local ids, int64 [2, e], with sources in row 0.
+            num_sampled_nodes: Number of nodes per hop, [hops + 1]. Enables trimming.
+            num_sampled_edges: Number of edges per hop, [hops].
+            sum_weight: A weight for each edge, float [e]. Neighbours are then summed with these
+                weights instead of averaged, as in GraphSAINT (see `saint_weights`). Only with
+                ``aggr="mean"``.
         """
         if sum_weight is not None and self.aggr != "mean":
-            raise ValueError(f"sum_weight is for aggr='mean', and this model has {self.aggr!r}")
+            raise ValueError(
+                f"sum_weight is supported only for aggr='mean', but this model has {self.aggr!r}"
+            )
         beside = () if sum_weight is None else (sum_weight,)
         return self._run(x, edge_index, Hops.of(num_sampled_nodes, num_sampled_edges), *beside)
 

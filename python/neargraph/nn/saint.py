@@ -1,10 +1,10 @@
-"""GraphSAINT (Zeng et al., ICLR 2020): what undoes the bias of its samples.
+"""Corrections of the sampling bias of GraphSAINT (Zeng et al., ICLR 2020).
 
-A sampler draws some nodes and edges more often than others. Its loader counts how often, and gives
-``node_norm`` and ``edge_norm``. The invariant: with those of ``norms="paper"`` the expectations of
+A sampler draws some nodes and edges more often than others. Its loader counts how often, and
+returns ``node_norm`` and ``edge_norm``. The invariant: with ``norms="paper"``, the expectations of
 the loss and of each aggregation are those of the full graph (equations 2 and 3). PyG's
-``edge_norm`` has the count of the source in place of the destination's, so it is right only where
-both are equal.
+``edge_norm`` has the count of the source instead of the destination, so it is correct only if both
+are equal.
 """
 
 import torch
@@ -14,15 +14,15 @@ from .degrees import InDegrees
 
 
 def saint_loss(losses: Tensor, node_norm: Tensor, mask: Tensor | None = None) -> Tensor:
-    """The sum of the losses of single nodes, each times its ``node_norm``.
+    """Returns the sum of the losses of nodes, each times its ``node_norm``.
 
     Args:
-        losses: Of all nodes of the batch, float [n], or of those of ``mask``, float [k].
-        node_norm: Of all nodes of the batch, float [n].
-        mask: Which nodes have a part in the loss, bool [n] with k true; None is all.
+        losses: Losses of all nodes of the batch, float [n], or of those in ``mask``, float [k].
+        node_norm: Norms of all nodes of the batch, float [n].
+        mask: The nodes that count, bool [n] with k true. None: all.
 
     Raises:
-        ValueError: There are not as many losses as nodes, or as nodes of the mask.
+        ValueError: The number of losses is neither that of the nodes nor that of the mask.
 
     Example:
         >>> saint_loss(torch.tensor([1.0, 2.0]), torch.tensor([0.5, 0.25]))
@@ -34,23 +34,25 @@ def saint_loss(losses: Tensor, node_norm: Tensor, mask: Tensor | None = None) ->
         if losses.shape == node_norm.shape:
             losses = losses[mask]
     if losses.shape != norm.shape:
-        raise ValueError(f"losses have shape {list(losses.shape)}, nodes {list(norm.shape)}")
+        raise ValueError(
+            f"losses have shape {list(losses.shape)}: expected {list(norm.shape)}, one per node"
+        )
     return (losses * norm).sum()
 
 
 def saint_weights(
     edge_index: Tensor, edge_norm: Tensor, n_id: Tensor, degrees: InDegrees
 ) -> Tensor:
-    """``sum_weight`` of `GraphSAGE` for a GraphSAINT batch, float [e].
+    """Returns ``sum_weight`` of `GraphSAGE` for a GraphSAINT batch, float [e].
 
-    Each edge weighs ``edge_norm`` over the in-degree of its destination in the whole graph, so that
-    the expectation of a weighted sum is the mean of all neighbours.
+    The weight of an edge is ``edge_norm`` divided by the in-degree of its destination in the whole
+    graph. So the expectation of a weighted sum is the mean of all neighbours.
 
     Args:
-        edge_index: Local ids, int64 [2, e]; row 0 the sources.
-        edge_norm: Of each edge, float [e], of a loader with ``norms="paper"``.
+        edge_index: Edges as local ids, int64 [2, e], with sources in row 0.
+        edge_norm: Norm of each edge, float [e], from a loader with ``norms="paper"``.
         n_id: Node ids in the store, int64 [n].
-        degrees: Of the store, with ``loops``, since the mean counts self-loops.
+        degrees: In-degrees of the store, with ``loops``, because the mean includes self-loops.
 
     Example:
         >>> ends = (batch.edge_index, batch.edge_norm, batch.n_id)            # doctest: +SKIP

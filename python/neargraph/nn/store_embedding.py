@@ -1,9 +1,9 @@
-"""Learned rows for nodes without features, kept in the store: larger than memory, crash-safe.
+"""Learned rows for nodes without features, in the store: larger than memory, crash-safe.
 
-Rows are read by id, changed where a batch had a gradient, and written back through the log of the
-store. What must not live here: how rows are changed (`row_rules.py`), where they wait
-(`changed_rows.py`), and how they are stored (`embedding_tensors.py`). The invariant: the embedding
-gives the newest row of a node, written or not.
+Rows are read by id, changed by the gradients of batches, and written through the log of the store.
+Updating rows (`row_rules.py`), caching changed rows (`changed_rows.py`) and storing them
+(`embedding_tensors.py`) must not live here. The invariant: the embedding returns the newest row of
+a node, written or not.
 """
 
 import os
@@ -28,38 +28,39 @@ from .row_rules import row_rule
 class StoreEmbedding:
     """An embedding of the nodes of a type, in a tensor of the store, with its optimiser.
 
-    Only rows that had a gradient change, as with ``torch.nn.Embedding(sparse=True)`` and torch's
-    sparse optimisers; their state is a tensor of the store, too. Changed rows wait in memory until
-    `flush`, which also happens by itself when they take ``memory`` bytes, or every ``flush_steps``
-    steps. A crash loses what was not flushed.
+    Only rows with a gradient change, as with ``torch.nn.Embedding(sparse=True)`` and torch's sparse
+    optimisers. The state of the optimiser is a tensor of the store, too. Changed rows stay in
+    memory until `flush`. The embedding also flushes when they exceed ``memory`` bytes, and every
+    ``flush_steps`` steps. A crash loses the rows that were not flushed.
 
-    Loaders stay at the commit that they were made at, so their batches have old rows: leave the
-    tensors of the embedding out of ``attrs``, and ask the embedding.
+    A loader is pinned to the commit that was current when it was created, so its batches have old
+    rows. Leave the tensors of the embedding out of ``attrs``, and call the embedding.
 
     Args:
         store: The open store. This handle becomes its writer.
         dim: Width of the rows.
-        node_type: Whose nodes; may be left out if there is one type.
-        name: The tensor. It is created if it is missing, with rows from a normal distribution.
-            Nodes that are added later begin with zeros. Beside it there are
+        node_type: The node type. None: the only one.
+        name: Name of the tensor. If it does not exist, it is created with rows from a normal
+            distribution. Nodes that are added later start with rows of zeros. Further tensors are
             ``{name}_{optimizer}`` (state), ``..._step`` and ``..._undo``.
         optimizer: ``"adagrad"``, ``"adam"`` (torch's SparseAdam) or ``"sgd"``.
-        lr: Its learning rate; None is that of torch: 0.01, for Adam 0.001.
+        lr: Learning rate. None: that of torch, 0.01, or 0.001 for Adam.
         std: Standard deviation of initial rows.
-        seed: Seed of initial rows. A row depends on it and on its id alone.
-        memory: What changed rows may take: bytes or a text such as ``"64MB"``. It is not part of
-            the store's memory.
-        flush_steps: Write after so many steps; 0 writes when ``memory`` is full.
-        undo: Keep in the store what rows were at the last `state_dict`, so that a run can go back
-            to its training state after a crash. It takes as much of the disk as rows and state.
+        seed: Random seed of initial rows. A row depends only on the seed and its id.
+        memory: Memory for changed rows, in bytes or such as ``"64MB"``. It is not part of the
+            store's budget.
+        flush_steps: Number of steps between flushes. 0: flush only when ``memory`` is full.
+        undo: Whether to keep the rows of the last `state_dict` in the store, so that a run can
+            resume from its training state after a crash. They take as much disk space as rows and
+            state.
         **settings: ``eps`` of Adagrad; ``beta1``, ``beta2``, ``eps`` of Adam.
 
     Raises:
-        UnsupportedArgument: A tensor of this name has another width or dtype; no such optimiser or
-            setting.
-        NameNotFound: No such node type.
-        BudgetTooSmall: ``memory`` does not hold one row.
-        StoreBusy: Another process or handle writes, or a transaction of this thread is open.
+        UnsupportedArgument: A tensor of this name has another width or dtype, or the optimiser or a
+            setting does not exist.
+        NameNotFound: The node type does not exist.
+        BudgetTooSmall: ``memory`` is too small for one row.
+        StoreBusy: Another process or handle writes, or this thread has an open transaction.
 
     Example:
         >>> emb = StoreEmbedding(store, 64, lr=0.1)                       # doctest: +SKIP
@@ -88,7 +89,7 @@ class StoreEmbedding:
     ) -> None:
         if dim < 1 or flush_steps < 0 or std < 0 or seed < 0:
             raise UnsupportedArgument(
-                f"dim must be 1 or more, flush_steps, std and seed not negative; got {dim}, "
+                f"dim must be 1 or more, and flush_steps, std and seed 0 or more: got {dim}, "
                 f"{flush_steps}, {std} and {seed}"
             )
         if lr is not None:
@@ -103,27 +104,26 @@ class StoreEmbedding:
         self.dim, self.node_type = dim, self._tensors.node_type
         self._waiting: list[tuple[NDArray[np.int64], Tensor]] = []
         self._process = os.getpid()
-        # What is in the store now is where a run begins.
+        # A run begins at the rows that are in the store now.
         self._step = self._base = self._tensors.last_step
 
     def is_untrained(self) -> bool:
-        """Whether no step ever changed a row, and all rows are the initial ones of ``seed``, such
-        as those of a run that was killed before its first step."""
+        """Whether no step has changed a row, and all rows are the initial ones of ``seed``, as
+        after a run that was killed before its first step."""
         return self._step == 0 and self._tensors.is_untrained()
 
     def begin_anew(self) -> None:
-        """Takes over rows of another run that are untrained; its training states are refused
-        then."""
+        """Takes over untrained rows of another run. Its training states are no longer valid."""
         self._tensors.begin_anew()
 
     @property
     def steps(self) -> int:
-        """Steps of the optimiser so far, those of earlier runs included."""
+        """Number of optimiser steps so far, including those before a resume."""
         return self._step
 
     @property
     def lr(self) -> float:
-        """The learning rate; it may be set between steps."""
+        """The learning rate. It can be set between steps."""
         return self._rule.lr
 
     @lr.setter
@@ -133,22 +133,22 @@ class StoreEmbedding:
 
     @property
     def changed_bytes(self) -> int:
-        """Memory of the rows that wait to be written; never more than ``memory``."""
+        """Memory of changed rows, in bytes; at most ``memory``."""
         return self._changed.nbytes
 
     @property
     def changed_rows(self) -> int:
-        """How many rows wait to be written."""
+        """Number of changed rows that are not yet written."""
         return len(self._changed)
 
     def __call__(self, n_id: Tensor) -> Tensor:
-        """The newest rows of nodes, float32 [n, dim], on the device of the ids.
+        """Returns the newest rows of nodes, float32 [n, dim], on the device of the ids.
 
-        Where gradients are enabled, they are collected, and rows wait for `step` or `zero_grad`;
-        evaluate under `torch.no_grad`.
+        If gradients are enabled, the rows are kept for `step` or `zero_grad`. Evaluate under
+        `torch.no_grad`.
 
         Args:
-            n_id: Node ids, int64 [n]; an id may be there several times.
+            n_id: Node ids, int64 [n]. Ids may repeat.
 
         Raises:
             NodeOutOfRange: An id is out of range.
@@ -173,16 +173,16 @@ class StoreEmbedding:
         return rows
 
     def zero_grad(self) -> None:
-        """Forgets rows that were given out since the last step, and their gradients."""
+        """Discards the rows returned since the last step, with their gradients."""
         self._waiting.clear()
 
     @torch.no_grad()
     def step(self) -> None:
-        """One step of the optimiser on all rows that have a gradient.
+        """Makes one optimiser step on all rows with a gradient.
 
         Raises:
-            UnsupportedArgument: This is another process than the one that made the embedding.
-            IoFailed: Rows had to be written, and the disk is full or failed.
+            UnsupportedArgument: Another process created the embedding.
+            IoFailed: Rows could not be written, because the disk is full or failed.
         """
         self._check_process()
         found = [(ids, leaf.grad) for ids, leaf in self._waiting if leaf.grad is not None]
@@ -208,13 +208,13 @@ class StoreEmbedding:
             self.flush()
 
     def flush(self) -> int:
-        """Writes all changed rows, durably, and returns the newest commit of the store.
+        """Writes all changed rows durably, and returns the number of the newest commit.
 
-        A crash on the way leaves some rows written, each with its state.
+        After a crash during the call, some rows are written, each with its state.
 
         Raises:
-            StoreBusy: Another process writes, or a transaction of this thread is open.
-            IoFailed: The disk is full or failed; the rows go on waiting.
+            StoreBusy: Another process writes, or this thread has an open transaction.
+            IoFailed: The disk is full or failed. The rows stay in memory.
         """
         self._check_process()
         ids, step = self._changed.ids, 1 << 16
@@ -225,32 +225,31 @@ class StoreEmbedding:
         return self._store.lsn
 
     def state_dict(self) -> dict[str, Any]:
-        """Flushes, and returns what a training state of the run has to keep: plain data, no rows.
+        """Flushes, and returns plain data for a training state of the run.
 
-        The rows stay in the store. From now on each row that is written keeps what it was at this
-        moment, until the next `state_dict`. Save the dictionary, with the model, before the next
-        step.
+        The rows stay in the store. Until the next `state_dict`, each row that is written also keeps
+        its present value. Save the dictionary with the model before the next step.
         """
         lsn = self.flush()
         self._base = self._step
         return {**self._identity(), "step": self._step, "lsn": lsn}
 
     def load_state_dict(self, state: dict[str, Any]) -> int:
-        """Goes back to the rows of a training state, the last one of this embedding.
+        """Restores the rows of the last training state of this embedding.
 
-        Rows that were written after it get their undo rows back; steps that were not flushed are
-        lost. The learning rate is that of this object.
+        Rows that were written after it get the values of their undo rows. Steps that were not
+        flushed are lost. The learning rate of this object does not change.
 
         Returns:
-            How many rows went back.
+            The number of restored rows.
 
         Raises:
-            StateMismatch: The training state is of another embedding, or not the last one.
+            StateMismatch: The training state belongs to another embedding, or is not the last one.
         """
         self.check_identity(state)
         if state["lsn"] > self._store.lsn:
             raise StateMismatch(
-                f"the training state was written at commit {state['lsn']}, and {self._store.path} "
+                f"the training state was written at commit {state['lsn']}, but {self._store.path} "
                 f"is at {self._store.lsn}: it is an older copy of the store, or another one"
             )
         self._changed.clear()
@@ -260,16 +259,17 @@ class StoreEmbedding:
         return count
 
     def check_identity(self, state: dict[str, Any]) -> None:
-        """Refuses what `state_dict` gave of other rows, such as those of another run.
+        """Checks that a result of `state_dict` belongs to this embedding.
 
         Raises:
-            StateMismatch: The training state is of another embedding.
+            StateMismatch: The training state belongs to another embedding or run.
         """
         for name, value in self._identity().items():
             if state.get(name) != value:
                 raise StateMismatch(
-                    f"{self._store.path}: the training state is of an embedding with "
-                    f"{name}={state.get(name)!r}, this one has {value!r}; use the store of its run"
+                    f"{self._store.path}: the training state belongs to an embedding with "
+                    f"{name}={state.get(name)!r}, but this one has {value!r}; use the store of its "
+                    "run"
                 )
 
     def _identity(self) -> dict[str, Any]:
@@ -284,7 +284,7 @@ class StoreEmbedding:
     def _check_process(self) -> None:
         if os.getpid() != self._process:
             raise UnsupportedArgument(
-                "an embedding is written by the process that made it: call step and flush there"
+                "only the process that created an embedding can write it: call step and flush there"
             )
 
     def __repr__(self) -> str:
@@ -298,7 +298,7 @@ class StoreEmbedding:
         if changed is not None and len(changed) and os.getpid() == self._process:
             warnings.warn(
                 f"{len(changed)} changed rows of embedding {self._name!r} were not written: call "
-                "flush before the last reference goes",
+                "flush before dropping the embedding",
                 ResourceWarning,
                 stacklevel=2,
             )

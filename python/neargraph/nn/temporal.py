@@ -1,8 +1,8 @@
-"""Attention over past edges: what a node is at a time, from what happened to it before.
+"""Attention over past edges: the embedding of a node at a time, from its earlier edges.
 
 The layers are those of TGAT (Xu et al., ICLR 2020) with PyG's TransformerConv as attention, as in
-PyG's TGN. The invariant: every edge of a batch lies before the time that its seed asks about; a
-batch that has another one is refused, since its loss would be of a leak.
+PyG's TGN. The invariant: no edge of a batch is later than the time of its seed. A batch with such
+an edge raises an error, because its loss would include the future.
 """
 
 from collections.abc import Sequence
@@ -23,18 +23,18 @@ _DECADES = 9
 
 
 class TemporalGAT(LayeredModel):
-    """Attention whose keys and values carry how long ago each edge was.
+    """Attention whose keys and values include the age of each edge.
 
     Args:
-        in_channels: Features of a node; 0 where nodes have none, and time says all.
+        in_channels: Number of node features; 0 if nodes have none.
         hidden_channels: Width of the hidden layers.
         out_channels: Width of the embeddings.
-        num_layers: Layers; a batch needs that many hops for exact seeds.
-        dropout: Share of hidden units dropped in training.
-        time_channels: Width of the encoding of time (equation 5), which is learned.
-        edge_channels: Features of an edge, beside its time.
-        time_unit: Differences of time are divided by it, so that 1 is a short time: 1 for seconds.
-        heads: Attention heads.
+        num_layers: Number of layers. For exact outputs of seeds, a batch needs as many hops.
+        dropout: Dropout probability of hidden units in training.
+        time_channels: Width of the learned encoding of time (equation 5).
+        edge_channels: Number of edge features, without the time.
+        time_unit: Unit of time differences, such that 1 is a short time: 1 for seconds.
+        heads: Number of attention heads.
 
     Raises:
         ValueError: A width is not a multiple of `heads`.
@@ -60,7 +60,7 @@ class TemporalGAT(LayeredModel):
         if heads < 1 or hidden_channels % heads or out_channels % heads:
             raise ValueError(
                 f"hidden_channels is {hidden_channels}, out_channels {out_channels} and heads "
-                f"{heads}; use multiples of heads"
+                f"{heads}; use multiples of heads as widths"
             )
         super().__init__(
             hidden_channels,
@@ -94,26 +94,26 @@ class TemporalGAT(LayeredModel):
         num_sampled_edges: Sequence[int] | None = None,
         edge_attr: Tensor | None = None,
     ) -> Tensor:
-        """Embeddings, [n, out_channels]; with per-hop counts only the seeds' rows, [seeds, ...].
+        """Returns embeddings [n, out_channels]; with per-hop counts only the rows of the seeds.
 
         Args:
             x: Node features, float [n, in_channels].
-            edge_index: Local ids, int64 [2, e]; row 0 the sources.
-            edge_time: When each edge was, int64 [e].
-            seed_time: What time each seed asks about, int64 [s].
-            batch: Which seed each node was sampled for, int64 [n] (disjoint batches).
-            num_sampled_nodes: Nodes per hop of the batch, [hops + 1]; turns on trimming.
-            num_sampled_edges: Edges per hop of the batch, [hops].
-            edge_attr: Features of the edges, float [e, edge_channels].
+            edge_index: Edges as local ids, int64 [2, e], with sources in row 0.
+            edge_time: Time of each edge, int64 [e].
+            seed_time: Time of each seed, int64 [s].
+            batch: The seed for which each node was sampled, int64 [n] (disjoint batches).
+            num_sampled_nodes: Number of nodes per hop, [hops + 1]. Enables trimming.
+            num_sampled_edges: Number of edges per hop, [hops].
+            edge_attr: Edge features, float [e, edge_channels].
 
         Raises:
-            UnsupportedArgument: An edge is later than its seed's time.
+            UnsupportedArgument: An edge is later than the time of its seed.
         """
         ago = seed_time[batch[edge_index[1]]] - edge_time
         if not torch.compiler.is_compiling() and bool((ago < 0).any()):
             raise UnsupportedArgument(
                 f"an edge of the batch is {int(-ago.min())} later than the time of its seed: "
-                "sample with a time for each seed, so that only the past is seen"
+                "sample with a time for each seed, so that batches contain only the past"
             )
         beside = self.time(ago.to(x.dtype) / self.time_unit)
         if self.edge_channels:
@@ -131,5 +131,5 @@ class TemporalGAT(LayeredModel):
 def _checked(edge_attr: Tensor | None, width: int) -> Tensor:
     if edge_attr is None or edge_attr.dim() != 2 or edge_attr.size(1) != width:
         shape = None if edge_attr is None else list(edge_attr.shape)
-        raise UnsupportedArgument(f"edge_attr has shape {shape}, the model needs [edges, {width}]")
+        raise UnsupportedArgument(f"edge_attr has shape {shape}: expected [edges, {width}]")
     return edge_attr

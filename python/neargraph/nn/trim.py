@@ -1,7 +1,7 @@
 """Layer-wise trimming: a layer runs only on the nodes and edges that the seeds still need.
 
-Batches number nodes and edges hop by hop, so a trim is a prefix. The seeds' outputs are the same
-with and without it.
+Batches number nodes and edges hop by hop, so the trimmed part is a prefix. The outputs of the seeds
+are equal with and without trimming.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,14 +12,14 @@ from neargraph.schema import EdgeTriple
 
 @dataclass(frozen=True, slots=True)
 class Hops:
-    """How many nodes and edges each hop of a batch added: [hops + 1] and [hops]."""
+    """Numbers of nodes [hops + 1] and edges [hops] that each hop of a batch added."""
 
     nodes: tuple[int, ...]
     edges: tuple[int, ...]
 
     @staticmethod
     def of(nodes: Sequence[int] | None, edges: Sequence[int] | None) -> "Hops | None":
-        """The counts of a batch, or None where the batch tells none (a full graph)."""
+        """Returns the counts of a batch; None if it has none, as a full graph."""
         if nodes is None or edges is None:
             return None
         if len(nodes) != len(edges) + 1:
@@ -30,7 +30,7 @@ class Hops:
         return Hops(tuple(nodes), tuple(edges))
 
     def kept(self, layer: int, num_layers: int) -> tuple[int, int]:
-        """(nodes, edges) that layer ``layer`` of ``num_layers`` reads.
+        """Returns the numbers (nodes, edges) that layer ``layer`` of ``num_layers`` reads.
 
         >>> Hops((2, 4, 8), (6, 9)).kept(1, 2)
         (6, 6)
@@ -45,23 +45,23 @@ EdgeCounts = Mapping[EdgeTriple, Sequence[int]]
 
 @dataclass(frozen=True, slots=True)
 class TypedHops:
-    """The same by type: nodes [hops + 1] by node type, edges [hops] by edge type."""
+    """Numbers of nodes [hops + 1] by node type and of edges [hops] by edge type."""
 
     nodes: NodeCounts
     edges: EdgeCounts
 
     @staticmethod
     def of(nodes: NodeCounts | None, edges: EdgeCounts | None) -> "TypedHops | None":
-        """The counts of a batch, or None where the batch tells none (a full graph)."""
+        """Returns the counts of a batch; None if it has none, as a full graph."""
         if nodes is None or edges is None:
             return None
         for triple, counts in edges.items():
-            # Checks the lengths, which all types share.
+            # Checks the lengths, which are equal for all types.
             Hops.of(nodes[triple[2]], counts)
         return TypedHops(nodes, edges)
 
     def kept(self, layer: int, num_layers: int) -> tuple[dict[str, int], dict[EdgeTriple, int]]:
-        """(nodes, edges) that layer ``layer`` of ``num_layers`` reads, by type.
+        """Returns the numbers (nodes, edges) that layer ``layer`` reads, by type.
 
         >>> hops = TypedHops({"a": (2, 4, 8)}, {("a", "to", "a"): (6, 9)})
         >>> hops.kept(1, 2)

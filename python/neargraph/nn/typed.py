@@ -1,7 +1,7 @@
-"""Rows and edges by type, cut layer by layer; a graph without types is one of a single type.
+"""Rows and edges by type, trimmed for each layer. A graph without types has one type.
 
-What must not live here: what a layer computes. The invariant: types of nodes that no edge of a
-batch leads to are kept, so that a model runs on any schema.
+The computation of a layer must not live here. The invariant: node types without incoming edges in a
+batch are kept, so that a model runs on any schema.
 """
 
 from collections.abc import Mapping
@@ -17,23 +17,23 @@ from .trim import TypedHops
 Rows = dict[str, Tensor]
 Edges = dict[EdgeTriple, Tensor]
 
-# The type of all nodes and of all edges of a graph without types.
+# The node type and the edge type of a graph without types.
 PLAIN = ""
 PLAIN_EDGES: EdgeTriple = (PLAIN, PLAIN, PLAIN)
 
 
 def by_node_type(value: Tensor | Mapping[str, Tensor]) -> Rows:
-    """The rows by node type."""
+    """Returns the rows by node type."""
     return {PLAIN: value} if isinstance(value, Tensor) else dict(value)
 
 
 def by_edge_type(value: Tensor | Mapping[EdgeTriple, Tensor]) -> Edges:
-    """The columns by edge type."""
+    """Returns the columns by edge type."""
     return {PLAIN_EDGES: value} if isinstance(value, Tensor) else dict(value)
 
 
 def hops_of(nodes: Any, edges: Any) -> TypedHops | None:
-    """The counts of a batch, with or without types; None where it tells none."""
+    """Returns the counts of a batch, with or without types; None if it has none."""
     if nodes is None or edges is None or isinstance(nodes, Mapping):
         return TypedHops.of(nodes, edges)
     return TypedHops.of({PLAIN: nodes}, {PLAIN_EDGES: edges})
@@ -41,7 +41,7 @@ def hops_of(nodes: Any, edges: Any) -> TypedHops | None:
 
 @dataclass(slots=True)
 class Cut:
-    """What one layer reads: rows, edges, columns beside them, and how many rows it makes."""
+    """The input of one layer: rows, edges and their columns, and the number of output rows."""
 
     x: Rows
     edge_index: Edges
@@ -52,7 +52,7 @@ class Cut:
 def cut(
     hops: TypedHops | None, layer: int, num_layers: int, x: Rows, edge_index: Edges, beside: Edges
 ) -> Cut:
-    """What layer ``layer`` of ``num_layers`` reads; everything where ``hops`` is None."""
+    """Returns the input of layer ``layer`` of ``num_layers``; all of it if ``hops`` is None."""
     if hops is None:
         return Cut(x, edge_index, beside, {name: rows.size(0) for name, rows in x.items()})
     nodes, edges = hops.kept(layer, num_layers)

@@ -1,14 +1,25 @@
-"""Where the time of training goes, by model and back end. Needs torch.
+"""Measures the time of each part of training, by model and back end. Needs torch.
 
-`neargraph profile train` prints what this measures, see ``docs/how-to/profiling.md``.
+`neargraph profile train` prints the results; see ``docs/how-to/profiling.md``.
 """
 
-# First, since it says what to install where torch is missing.
+# First, because it raises the error that says how to install torch.
 import neargraph.train  # noqa: F401
 
 from .layers import LayerClock
-from .loading import load_times
-from .monitor import Monitor
-from .run import ProfileConfig, TooLarge, profile_training
+from .loading import LoadTimes, load_times
+from .monitor import Monitor, SystemUse
+from .run import ProfileConfig, ProfileEntry, ProfileRun, TooLarge, profile_training
 
-__all__ = ["LayerClock", "Monitor", "ProfileConfig", "TooLarge", "load_times", "profile_training"]
+__all__ = [
+    "LayerClock",
+    "LoadTimes",
+    "Monitor",
+    "ProfileConfig",
+    "ProfileEntry",
+    "ProfileRun",
+    "SystemUse",
+    "TooLarge",
+    "load_times",
+    "profile_training",
+]

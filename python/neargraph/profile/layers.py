@@ -1,7 +1,7 @@
-"""How long the parts of PyG's layers take: linear, message, aggregate, update.
+"""Times the parts of PyG's layers: linear, message, aggregate, update.
 
-Parts are wrapped where they are called, so the layers are PyG's own. The invariant: what runs
-inside a part counts as that part, so times add up to at most that of the whole step.
+Methods of the layers are wrapped, so PyG's own code runs. The invariant: calls inside a part count
+as that part, so the times add up to at most the time of the step.
 """
 
 import time
@@ -12,8 +12,8 @@ import torch
 
 PARTS = ("linear", "message", "aggregate", "update")
 
-# What a layer calls on itself, and the part that it counts as: the first two fetch the rows of
-# sources for messages, and a fused product is message and aggregate at once.
+# The methods of a layer, and the parts that they count as. The first two fetch the rows of sources
+# for messages. A fused product is message and aggregate at once.
 _CALLS = {
     "_index_select": "message",
     "_lift": "message",
@@ -25,14 +25,16 @@ _CALLS = {
 
 
 class LayerClock:
-    """Times the layers of a model, forward; on a GPU it waits for each part, which costs time.
+    """Times the forward pass of a model's layers.
+
+    On a GPU, the clock waits for the end of each part, which slows the model down.
 
     Args:
-        model: A model with ``convs``, of `SAGEConv` or `GCNConv`.
-        device: Where it computes.
+        model: A model with ``convs``, a list of `SAGEConv` or `GCNConv`.
+        device: The device of the model.
 
     Attributes:
-        seconds: By part, since the clock was made.
+        seconds: Seconds by part since the clock was created.
     """
 
     def __init__(self, model: Any, device: torch.device | None = None) -> None:

@@ -1,18 +1,31 @@
-"""How long one file takes to load, by back end, from the disk and not from the page cache."""
+"""Times the loading of a file by back end, from the disk and not from the page cache."""
 
 import os
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from neargraph import _core
 
-# Whole blocks of 4 KiB, 7,717 kB in all.
+# A multiple of 4 KiB: 7,717 kB.
 FILE_BYTES = 1884 * 4096
 
 
+class LoadTimes(TypedDict):
+    """Times in which one back end loaded a file."""
+
+    backend: str
+    note: str
+    """Why this back end was chosen."""
+    bytes: int
+    opening_seconds: list[float]
+    """By repeat. The back end ``memory`` reads the file here."""
+    reading_seconds: list[float]
+    """By repeat."""
+
+
 def drop_from_cache(path: Path) -> None:
-    """Makes the next read of a file come from the disk; other files stay in the page cache."""
+    """Drops a file from the page cache, so that the next read goes to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -21,24 +34,25 @@ def drop_from_cache(path: Path) -> None:
         os.close(descriptor)
 
 
-def load_times(folder: Path, backends: list[str], repeats: int) -> list[dict[str, Any]]:
-    """Loads a file of random bytes in a temporary directory inside `folder`, `repeats` times.
-
-    Returns:
-        For each back end: ``backend``, ``note``, ``bytes`` and by repeat ``opening_seconds``
-        (``memory`` reads the file then) and ``reading_seconds``.
-    """
-    found = []
+def load_times(folder: Path, backends: list[str], repeats: int) -> list[LoadTimes]:
+    """Loads a file of random bytes in a temporary directory inside `folder`, `repeats` times."""
+    found: list[LoadTimes] = []
     with tempfile.TemporaryDirectory(dir=folder, prefix=".profile.") as directory:
         file = Path(directory, "file.dat")
         file.write_bytes(os.urandom(FILE_BYTES))
         for backend in backends:
-            entry: dict[str, Any] = {"backend": backend}
+            entry: LoadTimes = {
+                "backend": backend,
+                "note": "",
+                "bytes": 0,
+                "opening_seconds": [],
+                "reading_seconds": [],
+            }
             for _ in range(repeats):
                 drop_from_cache(file)
                 opening, reading, count, note = _core.load_file(directory, file.name, backend)
-                entry |= {"note": note, "bytes": count}
-                entry.setdefault("opening_seconds", []).append(opening)
-                entry.setdefault("reading_seconds", []).append(reading)
+                entry["note"], entry["bytes"] = note, count
+                entry["opening_seconds"].append(opening)
+                entry["reading_seconds"].append(reading)
             found.append(entry)
     return found

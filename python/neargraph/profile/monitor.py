@@ -1,14 +1,15 @@
-"""What the machine does meanwhile: memory, disk, processor, GPU, looked at by a thread.
+"""Measures the use of memory, disk, processor and GPU while a block of code runs.
 
-Rates come from counters at both ends, so that they are exact however seldom the thread looks; only
-memory and the GPU are means over looks. The invariant: what cannot be known is None, not 0.
+Rates are differences of counters, so they are exact at any sampling interval. Memory and GPU use
+are means over samples, which a thread takes. The invariant: a value that cannot be measured is
+None, not 0.
 """
 
 import os
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 _PROC = Path("/proc")
 
@@ -17,30 +18,53 @@ _IOWAIT = 4
 _TICKS = 8
 
 
+class SystemUse(TypedDict):
+    """The use of the machine during a block of code, as `Monitor.result` returns it.
+
+    The values of a GPU are None without one, or if it does not report them.
+    """
+
+    seconds: float
+    memory_bytes: float | None
+    """Resident memory of this process, mean."""
+    disk_bytes_per_s: float
+    """Bytes that devices read for this process."""
+    iowait_percent: float
+    """Of the whole machine; the kernel has no value for one process."""
+    cpu_percent: float
+    """Of this process; 100 means all cores."""
+    gpu_memory_bytes: float | None
+    """Memory in use on the device, mean."""
+    gpu_idle_percent: float | None
+    """Samples with a utilisation of 0."""
+    gpu_percent: float | None
+    """Utilisation, mean."""
+
+
 class Gpu:
-    """What torch tells of a GPU."""
+    """Reads memory and utilisation of a GPU through torch."""
 
     def __init__(self, device: Any) -> None:
         self._device = device
 
     def look(self) -> tuple[float, float | None]:
-        """Bytes in use of the whole device, and its utilisation in percent if that can be asked."""
+        """Returns the bytes in use on the device, and its utilisation in percent, if available."""
         import torch
 
         free, total = torch.cuda.mem_get_info(self._device)
         try:
             used: float | None = float(torch.cuda.utilization(self._device))
-        except Exception:  # needs a package of NVIDIA's that may not be there
+        except Exception:  # requires a package of NVIDIA that may be missing
             used = None
         return float(total - free), used
 
 
 class Monitor:
-    """Watches this process and this machine while the block of a ``with`` statement runs.
+    """Measures this process and this machine during a ``with`` block.
 
     Args:
-        interval: Seconds between looks: 0.1 for runs of seconds, 1 for longer ones.
-        gpu: What tells of the GPU; None where there is none.
+        interval: Seconds between samples: 0.1 for runs of a few seconds, 1 for longer runs.
+        gpu: A `Gpu`, or None without one.
 
     Example:
         >>> with Monitor() as monitor:
@@ -77,11 +101,8 @@ class Monitor:
         if self._gpu is not None:
             self._gpu_looks.append(self._gpu.look())
 
-    def result(self) -> dict[str, float | None]:
-        """What was seen: ``memory_bytes`` (resident, of this process, mean), ``disk_bytes_per_s``
-        (read from the device for this process), ``iowait_percent`` (of the machine: the kernel has
-        no other), ``cpu_percent`` (this process, of all cores), ``gpu_memory_bytes``,
-        ``gpu_idle_percent``, ``gpu_percent``."""
+    def result(self) -> SystemUse:
+        """Returns the use of the machine during the block, which must have ended."""
         took = {name: self._last[name] - count for name, count in self._first.items()}
         seconds, ticks = took["seconds"], took["ticks"]
         used = [busy for _, busy in self._gpu_looks if busy is not None]
@@ -119,7 +140,7 @@ def _counters() -> dict[str, float]:
 
 
 def _disk_bytes() -> int:
-    """Bytes that devices have read for this process; page faults of mapped files count."""
+    """Bytes that devices have read for this process, including page faults of mapped files."""
     try:
         lines = (_PROC / "self/io").read_text().splitlines()
     except OSError:  # not readable in some containers

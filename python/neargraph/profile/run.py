@@ -1,14 +1,14 @@
-"""Training runs that are measured: the models and parameters of a thesis, on each back end.
+"""Measured training runs on each back end, with the models and parameters of a published thesis.
 
 GCN trains on the whole graph, GraphSAGE on sampled neighbourhoods, ClusterGCN on clusters. The
-invariant: what a step took is the sum of its waiting, its parts and a rest that is not negative.
+invariant: the time of a step is the sum of its waiting, its parts, and a rest that is not negative.
 """
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import torch
@@ -24,9 +24,9 @@ from neargraph.units import format_bytes
 
 from .layers import LayerClock
 from .loading import drop_from_cache
-from .monitor import Gpu, Monitor
+from .monitor import Gpu, Monitor, SystemUse
 
-# From this many nodes on, a graph has the parameters of a large one.
+# Graphs with at least this number of nodes use the parameters for large graphs.
 _LARGE_NODES = 50_000
 
 _COUNTERS = ("reads", "read_bytes", "useful_bytes", "rows_served", "rows_cached")
@@ -35,12 +35,47 @@ Progress = Callable[[str, int, int], None]
 
 
 class TooLarge(NeargraphError):
-    """The graph does not fit into memory as a whole, which full-batch training needs."""
+    """Full-batch training needs the whole graph in memory, and it does not fit."""
+
+
+class ProfileRun(TypedDict):
+    """One measured training run."""
+
+    seconds: float
+    batches: int
+    losses: list[float]
+    system: SystemUse
+    store: dict[str, int]
+    """Counters of the store; see `StoreStats`."""
+    stages: dict[str, float]
+    """Total seconds by stage.
+
+    Background threads: ``sample``, ``read``, ``gather``, ``copy``. The training loop: ``wait`` (for
+    batches), ``linear``, ``message``, ``aggregate``, ``update`` (forward pass), and ``rest``
+    (backward pass, optimiser and others).
+    """
+    config: dict[str, Any]
+
+
+class _ProfileEntry(TypedDict):
+    backend: str
+    model: str
+    runs: list[ProfileRun]
+
+
+class ProfileEntry(_ProfileEntry, total=False):
+    """The runs of one model on one back end."""
+
+    note: str
+    """Why this back end was chosen."""
+    settings: dict[str, Any]
+    refused: str
+    """Why the model cannot be trained, if it cannot."""
 
 
 @dataclass(frozen=True)
 class ProfileConfig:
-    """Parameters of the runs; None takes those for small or large graphs."""
+    """Parameters of the runs. None means the default for the size of the graph."""
 
     epochs: int = 3
     hidden: int | None = None
@@ -56,7 +91,7 @@ class ProfileConfig:
     interval: float = 0.1
 
     def training(self, model: str, num_nodes: int) -> TrainConfig:
-        """The settings of a training run on a graph of `num_nodes`."""
+        """Returns the settings of a training run on a graph of `num_nodes`."""
         large = num_nodes >= _LARGE_NODES
         return TrainConfig(
             model=model,
@@ -84,17 +119,17 @@ def profile_training(
     config: ProfileConfig | None = None,
     memory: str | None = None,
     progress: Progress | None = None,
-) -> list[dict[str, Any]]:
+) -> list[ProfileEntry]:
     """Trains each model on each back end `repeats` times, from a cold page cache.
 
     Returns:
-        For each back end and model ``backend``, ``note``, ``model``, ``settings`` and ``runs``,
-        as `profile_run` gives them; ``refused`` with the reason where a model cannot be trained.
+        An entry for each back end and model.
     """
-    config, found = config or ProfileConfig(), []
+    config = config or ProfileConfig()
+    found: list[ProfileEntry] = []
     for backend in backends:
         for model in models:
-            entry: dict[str, Any] = {"backend": backend, "model": model, "runs": []}
+            entry: ProfileEntry = {"backend": backend, "model": model, "runs": []}
             found.append(entry)
             for repeat in range(repeats):
                 for file in Path(path).glob("*.dat"):
@@ -114,20 +149,13 @@ def profile_training(
     return found
 
 
-def profile_run(store: Store, settings: TrainConfig, config: ProfileConfig) -> dict[str, Any]:
-    """One training run.
-
-    Returns:
-        ``system`` (see `Monitor`), ``seconds``, ``batches``, ``losses``, ``store`` (its counters)
-        and ``stages``: seconds in all of ``sample``, ``read``, ``gather`` and ``copy`` (in
-        background threads), ``wait`` (of the loop, for batches), ``linear``, ``message``,
-        ``aggregate``, ``update`` (forward) and ``rest`` (backward, optimiser, ...).
-    """
+def profile_run(store: Store, settings: TrainConfig, config: ProfileConfig) -> ProfileRun:
+    """Measures one training run."""
     device = None if config.device is None else torch.device(config.device)
     torch.manual_seed(settings.seed)
     store.reset_stats()
     run = Feed(store, settings, device)
-    # Layers that have a fused form say so.
+    # Layers with a fused form read this attribute.
     run.trainer.model.fused = config.fused  # type: ignore[assignment]
     if device is not None:
         run.trainer.model.to(device)
@@ -165,7 +193,7 @@ def profile_run(store: Store, settings: TrainConfig, config: ProfileConfig) -> d
 
 
 class Feed:
-    """The batches of a model: from a loader, or the whole graph again and again."""
+    """The batches of a model: those of a loader, or the whole graph as one batch an epoch."""
 
     def __init__(self, store: Store, settings: TrainConfig, device: torch.device | None) -> None:
         self._is_whole = settings.model == "gcn"
@@ -177,7 +205,7 @@ class Feed:
         self._took = 0.0
 
     def epoch(self, epoch: int) -> Iterator[Any]:
-        """The batches of an epoch. A whole graph is read in the first."""
+        """Yields the batches of an epoch. A whole graph is read in the first epoch."""
         if not self._is_whole:
             self.trainer.loader.set_epoch(epoch)
             yield from self.trainer.loader
@@ -191,7 +219,7 @@ class Feed:
         yield self._whole
 
     def stages(self) -> dict[str, float]:
-        """Seconds worked by stage; nothing is sampled of a whole graph, all of it is gathered."""
+        """Returns the seconds of work by stage. A whole graph is gathered and not sampled."""
         names = ("sample", "read", "gather", "copy")
         if self._is_whole:
             return {**dict.fromkeys(names, 0.0), "gather": self._took}
@@ -200,13 +228,13 @@ class Feed:
 
 
 def check_fits(store: Store, settings: TrainConfig) -> None:
-    """Refuses a graph whose full-batch training passes the store's memory.
+    """Checks that full-batch training fits into the store's memory budget.
 
-    Counted are rows and their copy for dropout, edges with their weights, and the messages of all
-    layers, which stay for the backward pass.
+    The estimate counts rows and their copy for dropout, edges with their weights, and the messages
+    of all layers, which the backward pass needs.
 
     Raises:
-        TooLarge: Says what it takes and what there is.
+        TooLarge: The budget is too small; the message has both sizes.
     """
     owner = store.schema.node_types[0]
     width = store.schema.tensor(owner, "x").shape[0]
@@ -215,14 +243,14 @@ def check_fits(store: Store, settings: TrainConfig) -> None:
     needed = 2 * store.num_nodes * width * 4 + entries * 20 + messages
     if needed > store.core.memory_bytes:
         raise TooLarge(
-            f"full-batch GCN on {store.num_nodes:,} nodes and {store.num_edges:,} edges takes "
-            f"{format_bytes(needed, up=True)}, the budget is "
+            f"full-batch GCN on {store.num_nodes:,} nodes and {store.num_edges:,} edges needs "
+            f"{format_bytes(needed, up=True)}, but the memory budget is "
             f"{format_bytes(store.core.memory_bytes)}: raise it, or train on samples or clusters"
         )
 
 
 def whole_graph(store: Store) -> Any:
-    """The whole graph as one batch, as `ClusterGCNLoader` gives one."""
+    """Reads the whole graph as one batch, in the form of `ClusterGCNLoader`."""
     snapshot = store.snapshot()
     ids = np.arange(store.num_nodes, dtype=np.int64)
     edges = NumpySampler(snapshot, [-1], attrs=[]).sample(ids).edge_index()

@@ -1,6 +1,6 @@
-"""What a computational SSD would buy: simulated devices on real sampling traces.
+"""Simulates graph sampling on computational SSDs, with traces of real sampling.
 
-This module is a list of names; see docs/explanation/ssd-model.md. Running needs NumPy alone.
+The model is described in docs/explanation/ssd-model.md. Simulations need only NumPy.
 
 Example:
     >>> import neargraph as ng
@@ -14,7 +14,7 @@ from neargraph.sim.answer import Answer, Sensitivity
 from neargraph.sim.buying import what_would_it_buy
 from neargraph.sim.chain import Step
 from neargraph.sim.config import DATASETS, MORE_PLATFORMS, PLATFORMS, SWITCHES, config
-from neargraph.sim.host import measure_host, replay_on_host, simulate_host
+from neargraph.sim.host import Host, HostRun, measure_host, replay_on_host, simulate_host
 from neargraph.sim.inflation import DirectSize, direct_size
 from neargraph.sim.presets import PRESETS, preset
 from neargraph.sim.report import write_report
@@ -22,7 +22,7 @@ from neargraph.sim.requests import Requests, request_stream
 from neargraph.sim.room import Room
 from neargraph.sim.runs import Runs, paper_ratios, simulate, sweep
 from neargraph.sim.trace import Trace
-from neargraph.sim.watched import Watched, watch_loader
+from neargraph.sim.watched import SsdTimes, Watched, watch_loader
 
 __all__ = [
     "DATASETS",
@@ -32,10 +32,13 @@ __all__ = [
     "SWITCHES",
     "Answer",
     "DirectSize",
+    "Host",
+    "HostRun",
     "Requests",
     "Room",
     "Runs",
     "Sensitivity",
+    "SsdTimes",
     "Step",
     "Trace",
     "Watched",

@@ -1,4 +1,4 @@
-"""Which cost that a publication leaves out changes what one would conclude."""
+"""Measures how the costs that a publication leaves out change the ranking of platforms."""
 
 from collections.abc import Sequence
 from itertools import combinations
@@ -20,17 +20,17 @@ def ablation(
     platforms: str | Sequence[str] = "all",
     **how: Any,
 ) -> Runs:
-    """Mode `detailed` with one of `SWITCHES` at a time, or the placement of pages, as in `paper`.
+    """Simulates mode `detailed`, with one cost at a time as in mode `paper`.
 
     Args:
-        trace: What batches visit.
-        dataset: In its place, one of `DATASETS`.
-        platforms: Names, or "all".
+        trace: The trace to simulate.
+        dataset: One of `DATASETS`, instead of a trace.
+        platforms: Names of platforms, or "all".
         how: Further arguments of `simulate`.
 
     Returns:
-        Runs with a column ``switch``: "none" (all costs), each switch left out, "page placement"
-        (random instead of striped), and "all" (none of the costs).
+        Runs with a column ``switch``, the cost that is left out: "none", each of `SWITCHES`, "page
+        placement" (random instead of striped), or "all".
 
     Example:
         >>> found = ablation(dataset="ppi", platforms=["BG-1", "BG-2"])
@@ -40,7 +40,7 @@ def ablation(
     shape = [name for name in ("batches", "batch_size", "fanouts", "seed") if name in how]
     trace = given_trace(trace, dataset, {name: how.pop(name) for name in shape})
     if "placement" in how:
-        raise UnsupportedArgument("an ablation has placements of its own; leave placement= out")
+        raise UnsupportedArgument("an ablation sets placement= itself; drop placement=")
     detailed, paper = config("detailed"), config("paper")
     everything = detailed
     for switch in SWITCHES:
@@ -50,7 +50,7 @@ def ablation(
     devices |= {PLACEMENT: detailed, "all": everything}
 
     def one(switch: str) -> Runs:
-        # Striped by arithmetic: pages of every size have it, so one thing changes at a time.
+        # Computed striping works for every page size, so one cost changes at a time.
         placement = "random" if switch in (PLACEMENT, "all") else "striped"
         placed: dict[str, Any] = {"device": devices[switch], "placement": placement}
         runs = simulate(trace, platforms=platforms, mode="detailed", **placed, **how)
@@ -60,21 +60,23 @@ def ablation(
 
 
 def ranking(runs: Runs, switch: str) -> list[str]:
-    """Platforms of an ablation with one switch, the fastest first."""
+    """Returns the platforms of an ablation with one switch, the fastest first."""
     rows = [row for row in runs.rows if row["switch"] == switch]
     return [row["platform"] for row in sorted(rows, key=lambda row: -row["targets_per_s"])]
 
 
 def moved(runs: Runs, switch: str) -> dict[str, float]:
-    """By platform, targets a second without the cost over those with all costs."""
+    """Returns, by platform, the ratio of targets/s without the cost to targets/s with all costs."""
     of = {(row["switch"], row["platform"]): row["targets_per_s"] for row in runs.rows}
     platforms = dict.fromkeys(row["platform"] for row in runs.rows)
     return {name: of[switch, name] / of["none", name] for name in platforms}
 
 
 def overtakes(runs: Runs, switch: str) -> dict[tuple[str, str], float]:
-    """Who overtakes whom where the cost is left out: (quicker, slower), and the targets a second of
-    the one over those of the other. Empty if the order stays.
+    """Returns the pairs of platforms whose order changes if the cost is left out.
+
+    The keys are (overtaking platform, overtaken platform). The values are the ratios of their
+    targets/s without the cost.
 
     Example:
         >>> overtakes(ablation(dataset="ppi", platforms=["CC", "BG-2"]), "PCIe packets")

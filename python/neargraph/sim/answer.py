@@ -1,6 +1,6 @@
-"""The answer for somebody who might buy a device, in numbers and in words.
+"""The comparison of this host with simulated devices, in numbers and in words.
 
-What must not live here: how anything of it is found (see `buying`).
+What must not live here: the computation of these numbers (see `buying`).
 """
 
 from dataclasses import asdict, dataclass
@@ -12,9 +12,9 @@ from .host import Host
 from .room import Room
 from .runs import Runs
 
-# Less than that, and the simpler device is the one to have.
+# A simpler device with this share of the best rate is recommended.
 NEARLY = 0.95
-# Where a modelled rate is within this factor of the measured one, nothing is said of it.
+# Up to this factor between modelled and measured rate, there is no warning.
 _ALIKE = 1.3
 _INSIDE = {
     "cores of the SSD": "An SSD whose controller cores sample",
@@ -24,13 +24,13 @@ _INSIDE = {
 
 @dataclass
 class Sensitivity:
-    """What a gain over this host becomes with another value of one constant.
+    """The effect of one constant of a device on its gain over this host.
 
     Attributes:
-        name: Of the constant.
-        value: That it has.
-        with_half: Times this host with half of the value.
-        with_double: Times this host with double of it.
+        name: Name of the constant.
+        value: Its value.
+        with_half: The gain with half the value.
+        with_double: The gain with double the value.
     """
 
     name: str
@@ -41,22 +41,23 @@ class Sensitivity:
 
 @dataclass
 class Answer:
-    """What one has, and what one could have.
+    """The rates of this host and of other devices, and a recommendation.
 
     Attributes:
-        host: What was measured of the disk and the processor.
-        room: What the graph takes of memory.
-        reading: How this host's loader reads: see `Watched`; "modelled" where none could be run.
-        is_steady: Whether the loader's rate was steady when it was watched.
-        modelled_targets_per_s: Of this host by the model, beside what `steps` says of it.
+        host: The measured rates of the disk and the processor.
+        room: The memory that the graph needs.
+        reading: How this host's loader reads rows; see `Watched`. "modelled" if no loader ran.
+        is_steady: Whether the loader's rate was steady while it was measured.
+        modelled_targets_per_s: Targets/s of this host by the model, to compare with the measured
+            rate in `steps`.
         steps: This host, the uncached reader, an ordinary SSD ("CC-uring": the loader's requests on
             the simulated flash), and every platform; the simplest first.
-        over_cc: Targets a second of each platform over those of the publication's baseline, CC.
-        sensitive: The platform that `sensitivities` is about: the fastest.
-        sensitivities: The constants that move its gain most; it is most sensitive to the first.
+        over_cc: By platform, the ratio of its targets/s to those of the publication's baseline, CC.
+        sensitive: The fastest platform, to which `sensitivities` belong.
+        sensitivities: The constants with the largest effect on its gain, the largest first.
         sense_us: Microseconds in which the simulated flash senses a page, on average.
-        seeds: Of the draws; `steps` has their medians, least and most.
-        runs: Every platform's run with the first seed.
+        seeds: Random seeds; `steps` has the medians, minima and maxima over them.
+        runs: The run of each platform with the first seed.
     """
 
     host: Host
@@ -73,7 +74,7 @@ class Answer:
     runs: Runs
 
     def step(self, name: str) -> Step:
-        """The step of this name."""
+        """Returns the step with this name."""
         return next(step for step in self.steps if step.name == name)
 
     @property
@@ -83,23 +84,25 @@ class Answer:
 
     @property
     def speedups(self) -> dict[str, float]:
-        """By step, targets a second over those of this host."""
+        """By step, the ratio of its targets/s to those of this host."""
         return {step.name: step.targets_per_s / self.here.targets_per_s for step in self.steps}
 
     @property
     def best(self) -> str:
-        """The fastest of all that one could have, this host included."""
+        """The name of the fastest step that could be used, this host included."""
         return max(self._for_sale(), key=lambda step: step.targets_per_s).name
 
     @property
     def recommended(self) -> str:
-        """The simplest step that does 95 % of what the best does; this host if the graph fits in
-        its memory."""
+        """The name of the simplest step with at least 95 % of the best step's rate.
+
+        If the graph fits in this host's memory, that is this host.
+        """
         return self._simplest({step.name: step.targets_per_s for step in self._for_sale()})
 
     @property
     def recommended_tlc(self) -> str:
-        """The same where all simulated flash has three bits a cell."""
+        """Like `recommended`, if all simulated flash has three bits per cell."""
         return self._simplest({step.name: _with_tlc(step) for step in self._for_sale()})
 
     def _simplest(self, speeds: dict[str, float]) -> str:
@@ -110,22 +113,22 @@ class Answer:
         return min(found, key=lambda name: rank(name) or 0)
 
     def stages(self) -> list[Step]:
-        """The chain: this host, its loader with an ordinary SSD, then the fastest with one whose
-        cores sample, and with one whose dies do; stages that were not simulated are left out."""
+        """This host, its loader with an ordinary SSD, and the fastest SSDs whose cores and whose
+        dies sample. Stages that were not simulated are missing."""
         groups = [[s for s in self.steps if s.where == where] for where in _INSIDE]
         fastest = [max(group, key=lambda step: step.targets_per_s) for group in groups if group]
         return [self.here, self.step(URING), *fastest]
 
     def sentences(self) -> list[str]:
-        """What to buy, what it gains, what it depends on."""
+        """The sentences of `to_buy`, `gains` and `dependence`."""
         return [*self.to_buy(), *self.gains(), *self.dependence()]
 
     def words(self) -> str:
-        """The answer in some sentences."""
+        """Returns the answer as a text."""
         return " ".join(self.sentences())
 
     def plain(self) -> dict[str, Any]:
-        """All but the runs, for JSON."""
+        """Returns everything except the runs, for JSON."""
         own = {name: value for name, value in vars(self).items() if name != "runs"}
         room = {"needed_bytes": self.room.needed_bytes, "fits": self.room.fits}
         return own | {
@@ -140,14 +143,14 @@ class Answer:
         }
 
     def to_buy(self) -> list[str]:
-        """What follows for a buyer."""
+        """Returns the recommendation, in sentences."""
         said = [self.room.words()]
         if self.room.fits:
             return [*said, "Buy nothing: no device reads what is in memory anyway."]
         return [*said, *self._choice()]
 
     def gains(self) -> list[str]:
-        """This host, and how many times as many targets a second each stage makes."""
+        """Returns the rate of this host and the gain of each stage, in sentences."""
         said = [self._of_here()]
         before = self.here
         for step in self.stages()[1:]:
@@ -159,7 +162,7 @@ class Answer:
         return said
 
     def dependence(self) -> list[str]:
-        """Flash and constants that the answer depends on."""
+        """Returns how the answer depends on the flash and on constants, in sentences."""
         said = []
         if not self.room.fits:
             fast, slow = self.step(self.best), self.step(self.recommended_tlc)
@@ -237,5 +240,5 @@ def _in_words(step: Step, is_first: bool = True) -> str:
 
 
 def _with_tlc(step: Step) -> float:
-    """Targets a second with flash of three bits a cell; of this host as it is."""
+    """Targets/s with flash of three bits per cell; the rate of this host does not change."""
     return step.targets_per_s if step.tlc_targets_per_s is None else step.tlc_targets_per_s

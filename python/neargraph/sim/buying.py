@@ -1,15 +1,15 @@
-"""Finding the answer: this host's loader run and watched, simulated devices beside it.
+"""Compares this host's loader, which is run and measured, with simulated devices.
 
-The invariant: this host is what its loader does, measured where one can be run; what is modelled
-is called so.
+The invariant: the rate of this host is that of its loader, measured if a loader can run. Modelled
+rates are marked as modelled.
 """
 
 import json
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str, int, int], None]
 
-# Of the constants of a device, those that are no quantity: halving them means nothing.
+# Constants of a device that are not quantities, so they cannot be halved.
 _NO_QUANTITY = (
     "energy.",
     "payload.",
@@ -41,14 +41,14 @@ _NO_QUANTITY = (
     "flash.page_bytes",
     "accelerator.word_bits",
 )
-# What describes batches of a store, unless told otherwise.
+# The default batches of a store.
 _DEFAULTS = ((3, 3, 3), 128, 8, None, "x", None)
 _SHOWN = 5
 
 
 def what_would_it_buy(
     source: "Store | Trace",
-    host: "Host | str | os.PathLike[str]",
+    host: "Mapping[str, Any] | str | os.PathLike[str]",
     *,
     fanouts: Sequence[int] = (3, 3, 3),
     batch_size: int = 128,
@@ -68,30 +68,30 @@ def what_would_it_buy(
     progress: Progress | None = None,
     **model: Any,
 ) -> Answer:
-    """What this host's loader does now, and what other devices would do.
+    """Compares the rate of this host's loader with simulated devices.
 
     Args:
-        source: An open store, whose loader is run with the store's memory and watched; or a trace,
+        source: An open store, whose loader is run with the store's memory and measured; or a trace,
             for whose graph the loader is modelled. `fanouts`, `batch_size`, `batches`,
-            `input_nodes`, `tensor` and `row_bytes` are for a store alone.
-        host: Of `measure_host`, or a path that it measures once everything else has been checked.
-        seed: The first of the draws.
-        repeats: Random seeds to compare over; steps have the range over them and their batches. A
-            trace that was recorded from a store has its own seed alone.
-        input_nodes: Targets, as of `NeighborLoader`.
-        row_bytes: As of `Trace.from_sampler`; the loader, which has no such rows, is modelled then.
-        memory: Of this host, for a trace; a quarter of the machine's unless given.
-        watched: What `watch_loader` found, in place of running the loader.
-        seconds: How long the loader is watched.
-        warm_seconds: How long it may run before that, until its rate is steady.
+            `input_nodes`, `tensor` and `row_bytes` apply only to a store.
+        host: The result of `measure_host`, or a path to measure after arguments are checked.
+        seed: The first random seed.
+        repeats: Number of random seeds; steps have the range over seeds and batches. A trace that
+            was recorded from a store has only its own seed.
+        input_nodes: Targets, as in `NeighborLoader`.
+        row_bytes: As in `Trace.from_sampler`. The loader is modelled then.
+        memory: Memory of this host, for a trace. Default: a quarter of RAM.
+        watched: A result of `watch_loader`, instead of running the loader.
+        seconds: Seconds for which the loader is measured.
+        warm_seconds: The longest time to wait before that for a steady rate.
         platforms: Names, or "all": those of the publication and CC-pipe.
         mode: As in `simulate`.
-        device: Constants, of `config`; those of the mode unless given.
-        progress: Called with a phase, and how much of how much of it is done.
+        device: Constants from `config`. Default: those of the mode.
+        progress: Called with (phase, done, total).
         model: ``hidden``, ``outputs``, ``backward`` and ``layer``, as in `simulate`.
 
     Raises:
-        UnsupportedArgument: As `simulate`, `simulate_host` and `watch_loader`.
+        UnsupportedArgument: As in `simulate`, `simulate_host` and `watch_loader`.
 
     Example:
         >>> answer = what_would_it_buy(store, "/data")                      # doctest: +SKIP
@@ -120,7 +120,7 @@ def what_would_it_buy(
 
 @dataclass
 class _Asked:
-    """What is asked, and how devices are run for it."""
+    """The question, and the simulations that answer it."""
 
     device: Config
     names: list[str]
@@ -129,8 +129,8 @@ class _Asked:
 
     @property
     def page_bytes(self) -> int | None:
-        """Of the pages whose places are recorded; None where pages are random, or of no size that
-        files have."""
+        """Size of the pages whose places are recorded. None if pages are placed at random, or if no
+        file can have pages of the device's size."""
         pages: int = self.device["flash"]["page_bytes"]
         return pages if pages in PAGE_SIZES and self.how["mode"] != "paper" else None
 
@@ -141,33 +141,38 @@ class _Asked:
         of_store: tuple[dict[str, Any], Any, dict[str, Any]],
         memory: str | int | None,
     ) -> tuple[list[Trace], Room]:
-        """Traces that differ in their seeds, and what their graph takes of memory."""
+        """Returns traces that differ in their seeds, and the memory that their graph needs."""
         batches, input_nodes, rows = of_store
         if isinstance(source, Trace):
             given = (*batches.values(), input_nodes, *rows.values())
             if given != _DEFAULTS:
                 raise UnsupportedArgument(
-                    "fanouts, batch_size, batches, input_nodes, tensor and row_bytes are for a "
-                    "store; a trace has its own"
+                    "fanouts=, batch_size=, batches=, input_nodes=, tensor= and row_bytes= apply "
+                    "only to a store; a trace has its own"
                 )
             budget = usual_memory() if memory is None else parse_bytes(memory)
             return _drawn_again(source, numbers), room_of_trace(source, budget)
         if memory is not None:
-            raise UnsupportedArgument("memory is for a trace; open the store with memory=")
+            raise UnsupportedArgument(
+                "memory= applies only to a trace; set the memory of a store when you open it"
+            )
         shape = {**batches, **rows, "page_bytes": self.page_bytes}
         traces = _recorded(source, numbers, input_nodes, shape, self.tell)
         return traces, room_of_store(source, rows["tensor"])
 
     def measured(
-        self, host: "Host | str | os.PathLike[str]", traces: list[Trace], model: dict[str, Any]
+        self,
+        host: "Mapping[str, Any] | str | os.PathLike[str]",
+        traces: list[Trace],
+        model: dict[str, Any],
     ) -> tuple[Host, list[float]]:
-        """The host, measured if it is a path, and targets a second of its uncached reader by
-        trace, the least first."""
-        if not isinstance(host, dict):
+        """Returns the host, measured if it is a path, and the ascending targets/s of its uncached
+        reader, one for each trace."""
+        if not isinstance(host, Mapping):
             self.tell("measuring the disk", 0, 1)
             host = measure_host(host)
         found = [simulate_host(trace, host, device=self.device, **model) for trace in traces]
-        return host, sorted(float(one["targets_per_s"]) for one in found)
+        return cast(Host, host), sorted(float(one["targets_per_s"]) for one in found)
 
     def watched(
         self,
@@ -177,7 +182,7 @@ class _Asked:
         times: tuple[float, float],
         tensor: str | None,
     ) -> Watched:
-        """The loader of a store, run and watched."""
+        """Runs and measures the loader of a store."""
         self.tell("watching the loader", 0, 1)
         fanouts, batch_size, input_nodes = batches
         return watch_loader(
@@ -207,7 +212,7 @@ class _Asked:
     ) -> Answer:
         (steps, runs), (host, room, watched) = simulated, this
         self.tell("comparing", 0, 1)
-        # The baseline computes on the discrete accelerator, as this host does.
+        # Like this host, the baseline computes on the discrete accelerator.
         cc = self.run(traces[0], ["CC"]).rows[0]
         here = host_steps(watched, host, self.device, cc["compute_s"])
         middle = uncached[len(uncached) // 2]
@@ -230,7 +235,7 @@ class _Asked:
         )
 
     def _sensitivities(self, trace: Trace, platform: str, here: float) -> list[Sensitivity]:
-        """The constants whose halving and doubling moves the speed-up most."""
+        """Returns the constants whose halving and doubling changes the gain most."""
         values = constants(self.device)
         names = [name for name, value in values.items() if _is_quantity(name, value)]
 
@@ -244,7 +249,7 @@ class _Asked:
                 try:
                     runs = self.run(trace, [platform], other)
                 except UnsupportedArgument:
-                    # A device that cannot be, such as one with half a register.
+                    # An impossible device, such as one with half a register.
                     return []
                 found.append(float(runs["targets_per_s"][0]) / here)
             return found
@@ -261,19 +266,19 @@ def _sense_us(device: Config) -> float:
 
 
 def _order(step: Step) -> tuple[bool, int]:
-    """The simplest first; what is no SSD last."""
+    """Sort key: the simplest first, devices that are not SSDs last."""
     place = rank(step.name)
     return place is None, place or 0
 
 
 def _is_quantity(name: str, value: Any) -> bool:
-    """Whether half of a constant and double of it mean something."""
+    """Whether a constant can be halved and doubled."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return is_number and bool(value) and not name.startswith(_NO_QUANTITY)
 
 
 def _drawn_again(trace: Trace, numbers: range) -> list[Trace]:
-    """A data set's trace and others that differ in their seed; a recorded one alone."""
+    """Returns traces of a data set that differ in their seeds, or a recorded trace alone."""
     about = trace.about
     if about["source"] not in DATASETS or "fingerprint" in about:
         return [trace]
@@ -288,7 +293,7 @@ def _drawn_again(trace: Trace, numbers: range) -> list[Trace]:
 def _recorded(
     store: "Store", numbers: range, input_nodes: Any, shape: dict[str, Any], tell: Progress
 ) -> list[Trace]:
-    """Batches of a store, some of them with each seed."""
+    """Records batches of a store, an equal part of them with each seed."""
     ids = None if input_nodes is None else resolve_input_nodes(store, input_nodes).ids
     traces = []
     for seed in numbers:

@@ -1,11 +1,11 @@
-"""What one could have instead of this host, from the simplest to the most special: an ordinary SSD,
-one whose cores sample, one whose dies sample.
+"""The alternatives to this host, the simplest first: an ordinary SSD, an SSD whose cores sample, an
+SSD whose dies sample.
 
 What must not live here: the choice between them (see `answer`).
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ from .watched import Watched
 HERE = "this host"
 UNCACHED = "uncached reader"
 URING = "CC-uring"
-# The simplest first. Platforms that are not here are no SSD that one could buy.
+# The simplest first. Other platforms are not SSDs.
 _WHERE = {
     HERE: "as it is",
     UNCACHED: "as it is",
@@ -44,17 +44,18 @@ _WHERE = {
 
 @dataclass
 class Step:
-    """One way to have batches made.
+    """One way to make batches.
 
     Attributes:
         name: "this host", "uncached reader", "CC-uring", or a platform.
-        where: What samples: this host "as it is", with an "ordinary SSD", or what in an SSD.
-        targets_per_s: Median over seeds; of this host, over all of the time that it was watched.
-        least: Of all batches of all seeds; of this host, of the stretches of that time.
-        most: The same.
-        bound_by: The server that no order of events could beat.
-        tlc_targets_per_s: With flash of three bits a cell (preset "tlc"); None where the flash is
-            that of this host.
+        where: The place of sampling: this host "as it is" or with an "ordinary SSD", or a part of
+            an SSD.
+        targets_per_s: Median over seeds. For this host: mean of the measured time.
+        least: Minimum over the batches of all seeds. For this host: over parts of the time.
+        most: Maximum, likewise.
+        bound_by: The resource whose work alone is the lower bound of the time.
+        tlc_targets_per_s: Targets/s with flash of three bits per cell (preset "tlc"). None for this
+            host's own disk.
     """
 
     name: str
@@ -67,17 +68,17 @@ class Step:
 
 
 def where(name: str) -> str:
-    """What samples on a platform."""
+    """Returns the place of sampling on a platform."""
     return _WHERE.get(name, "memory of the host" if name.startswith("host-") else "SSD")
 
 
 def rank(name: str) -> int | None:
-    """The simpler a platform, the lower; None if it is no SSD that one could buy."""
+    """Returns the rank of a platform, 0 for the simplest, or None if it is not an SSD."""
     return list(_WHERE).index(name) if name in _WHERE else None
 
 
 def tlc_of(device: Config) -> Config:
-    """The same device with flash of three bits a cell."""
+    """Returns the device with flash of three bits per cell."""
     made: Config = json.loads(json.dumps(device))
     for name, value in PRESETS["tlc"].items():
         change(made, name, value)
@@ -87,7 +88,8 @@ def tlc_of(device: Config) -> Config:
 def platform_steps(
     traces: Sequence[Trace], platforms: Sequence[str], device: Config, how: dict[str, Any]
 ) -> tuple[list[Step], list[Runs]]:
-    """Platforms on traces that differ in their seeds alone, and the runs of each trace."""
+    """Simulates platforms on traces that differ only in their seeds. Returns steps, and the runs of
+    each trace."""
     runs = [simulate(trace, platforms=platforms, device=device, **how) for trace in traces]
     tlc = [simulate(trace, platforms=platforms, device=tlc_of(device), **how) for trace in traces]
     speeds = np.array([found["targets_per_s"] for found in runs])
@@ -108,21 +110,22 @@ def platform_steps(
 
 
 def _rates(runs: Sequence[Runs], at: int) -> list[float]:
-    """Targets a second of each batch that one platform made with any seed."""
+    """Returns the targets/s of each batch of one platform, over all seeds."""
     batches = [batch for found in runs for batch in found.details[at]["batches"]]
     return [batch["targets"] / (batch["interval"] * PICOS) for batch in batches]
 
 
 def host_steps(
-    watched: Watched, host: dict[str, Any], device: Config, compute_s: float
+    watched: Watched, host: Mapping[str, Any], device: Config, compute_s: float
 ) -> list[Step]:
-    """This host's loader, as it is and with an ordinary SSD of the simulated flash.
+    """Returns the steps of this host's loader: on its own disk, and on an SSD of simulated flash.
 
-    What the other disk changes is the ratio of two modelled times, and it is applied to the
-    measured one: where the model is wrong about this host, it is as wrong about both.
+    The second rate is the measured one, times the ratio of two modelled ones. So an error of the
+    model that concerns both disks cancels out.
 
     Args:
-        compute_s: Of a batch, on the discrete accelerator, while the next is prepared.
+        compute_s: Seconds in which the discrete accelerator computes a batch, while the next batch
+            is prepared.
     """
     targets = watched.targets_per_batch
     modelled = watched.on_host(host)

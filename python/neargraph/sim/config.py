@@ -1,4 +1,4 @@
-"""Which devices there are, and how to change one. The values live in the compiled core."""
+"""The constants of simulated devices, and how to change them. The values live in the core."""
 
 import json
 import math
@@ -15,7 +15,7 @@ _NAMES = json.loads(_core.sim_names())
 PLATFORMS: list[str] = [platform["name"] for platform in _NAMES["platforms"]]
 MORE_PLATFORMS: list[str] = [platform["name"] for platform in _NAMES["more_platforms"]]
 DATASETS: dict[str, dict[str, Any]] = {found["name"]: found for found in _NAMES["datasets"]}
-# Those of HolisticGNN's prototypes by name, with all their constants.
+# The accelerators of HolisticGNN's prototypes, with all their constants.
 ACCELERATORS: dict[str, dict[str, Any]] = {
     found["name"]: found["constants"] for found in _NAMES["accelerators"]
 }
@@ -27,13 +27,13 @@ WIDTH_MAX = 1 << 16
 
 
 def config(mode: Mode = "paper", **changes: Any) -> Config:
-    """The constants of a mode, with changes by dotted name.
+    """Returns the constants of a mode, with changes by dotted name.
 
-    Units are in the names. Rates may be None, which is no limit.
+    Units are in the names. A rate of None means no limit.
 
     Raises:
-        UnsupportedArgument: For an unknown mode or name, or a value that no device has; the message
-            says which it may have.
+        UnsupportedArgument: A mode or a name is unknown, or a value is out of range. The message
+            lists the valid ones.
 
     Example:
         >>> config("paper", **{"flash.channels": 8})["flash"]["channels"]
@@ -46,7 +46,7 @@ def config(mode: Mode = "paper", **changes: Any) -> Config:
 
 
 def change(into: Config, name: str, value: Any) -> None:
-    """Sets one constant by its name, as `full_name` takes it."""
+    """Sets one constant. Its name may be short; see `full_name`."""
     name = full_name(into, name)
     _check_value(name, value)
     *groups, last = name.split(".")
@@ -57,10 +57,10 @@ def change(into: Config, name: str, value: Any) -> None:
 
 
 def full_name(of: Config, name: str) -> str:
-    """The dotted name of a constant, whose last part is enough where no other ends so.
+    """Returns the dotted name of a constant. Its last part is enough if it is unique.
 
     Raises:
-        UnsupportedArgument: If there is none of that name, or more than one.
+        UnsupportedArgument: No constant has this name, or several have.
 
     >>> full_name({"flash": {"channels": 16}, "beside": True}, "channels")
     'flash.channels'
@@ -72,25 +72,34 @@ def full_name(of: Config, name: str) -> str:
     if len(found) == 1:
         return found[0]
     if found:
-        raise UnsupportedArgument(f"{name!r} may be {' or '.join(found)}; write it out")
-    raise UnsupportedArgument(f"a device has no {name!r}; there are {', '.join(known)}")
+        raise UnsupportedArgument(f"{name!r} is ambiguous: expected one of {', '.join(found)}")
+    raise UnsupportedArgument(
+        f"{name!r} is not a constant of a device: expected one of {', '.join(known)}"
+    )
 
 
 def check(device: Config) -> None:
-    """Names the first constant of a device that is missing, unknown, or has a value that none has.
+    """Checks the names and the values of a device's constants.
+
+    Raises:
+        UnsupportedArgument: A constant is missing or unknown, or its value is not valid.
 
     >>> check(config("paper"))
     """
     if not isinstance(device, dict):
         raise UnsupportedArgument(
-            f"a device is a dictionary, as sim.config makes it, not {device!r}"
+            f"device= is not valid: expected a dictionary from sim.config, got {device!r}"
         )
     found, known = constants(device), constants(config("paper"))
     for name in known.keys() - found.keys():
-        raise UnsupportedArgument(f"the device has no {name}; begin with sim.config")
+        raise UnsupportedArgument(
+            f"device= has no constant {name!r}; create it with sim.config, then change it"
+        )
     for name, value in found.items():
         if name not in known:
-            raise UnsupportedArgument(f"a device has no {name!r}; there are {', '.join(known)}")
+            raise UnsupportedArgument(
+                f"{name!r} is not a constant of a device: expected one of {', '.join(known)}"
+            )
         _check_value(name, value)
 
 
@@ -107,8 +116,8 @@ def _check_value(name: str, value: Any) -> None:
 
 
 def _may_be(name: str, value: Any, about: dict[str, Any]) -> bool:
-    """Whether a value is of the kind of a constant; the ranges of times, rates and energies are
-    checked where they are used."""
+    """Whether a value has the type of a constant. The core checks the ranges of times, rates and
+    energies."""
     if value is None:
         return name.endswith("_per_s")
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -122,13 +131,13 @@ def _may_be(name: str, value: Any, about: dict[str, Any]) -> bool:
 
 
 def whole(name: str, value: Any, least: int, most: int) -> int:
-    """An argument that is a whole number in a range.
+    """Returns an argument as int, if it is a whole number in a range.
 
     >>> whole("batches", 8, 1, 10)
     8
 
     Raises:
-        UnsupportedArgument: It is something else.
+        UnsupportedArgument: It is not.
     """
     is_whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
     if not is_whole or not least <= int(value) <= most:
@@ -137,13 +146,13 @@ def whole(name: str, value: Any, least: int, most: int) -> int:
 
 
 def word_bits_of(value: Any) -> int:
-    """The argument `word_bits`, one of `WORD_BITS`.
+    """Returns the argument `word_bits`, if it is one of `WORD_BITS`.
 
     >>> word_bits_of(8)
     8
 
     Raises:
-        UnsupportedArgument: It is something else.
+        UnsupportedArgument: It is not.
     """
     is_whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
     if not is_whole or int(value) not in WORD_BITS:
@@ -152,13 +161,13 @@ def word_bits_of(value: Any) -> int:
 
 
 def model_of(hidden: Any, outputs: Any, backward: Any, layer: Any) -> dict[str, Any]:
-    """A model without the columns of its rows, as the compiled core takes it.
+    """Returns a model for the compiled core, without the number of columns of its rows.
 
     Raises:
-        UnsupportedArgument: A width or a layer that no model has.
+        UnsupportedArgument: A width or the layer is not valid.
     """
     if layer not in LAYERS:
-        raise UnsupportedArgument(f"layer {layer!r}: use {', '.join(LAYERS)}")
+        raise UnsupportedArgument(f"layer is {layer!r}; use {', '.join(LAYERS)}")
     return {
         "hidden": whole("hidden", hidden, 1, WIDTH_MAX),
         "outputs": whole("outputs", outputs, 1, WIDTH_MAX),
@@ -168,7 +177,7 @@ def model_of(hidden: Any, outputs: Any, backward: Any, layer: Any) -> dict[str, 
 
 
 def constants(of: Config) -> dict[str, Any]:
-    """All constants by their dotted names.
+    """Returns all constants by their dotted names.
 
     >>> constants({"flash": {"channels": 16}, "beside": True})
     {'flash.channels': 16, 'beside': True}
@@ -181,7 +190,7 @@ def constants(of: Config) -> dict[str, Any]:
 
 
 def switched(base: Config, switch: str, other: Config) -> Config:
-    """`base` with one of `SWITCHES` as in `other`."""
+    """Returns `base` with one of `SWITCHES` set as in `other`."""
     text = _core.sim_switched(json.dumps(base), switch, json.dumps(other))
     found: Config = json.loads(text)
     return found

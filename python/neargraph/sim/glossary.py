@@ -1,20 +1,21 @@
-"""What platforms and terms mean, in a sentence each.
+"""The meanings of platforms and terms, in a sentence each.
 
 What must not live here: figures.
 """
 
 PLATFORMS = {
-    "this host": "This machine's own loader on its own disk, with the memory it was given.",
+    "this host": "This machine's own loader on its own disk, within its memory budget.",
     "uncached reader": "This machine's disk, read page by page with io_uring and without a cache: "
-    "the least that a program should get from it.",
-    "CC-uring": "This machine's loader, asking the same requests of an ordinary SSD that has the "
-    "simulated flash and computes nothing.",
+    "the lowest rate that a program should reach.",
+    "CC-uring": "This machine's loader with the same read requests on an ordinary SSD, which has "
+    "the simulated flash and computes nothing.",
     "CC": "CPU-centric, the publication's baseline: every page goes to the host, which samples; an "
     "accelerator beside it computes.",
     "CC-pipe": "CC whose pages cross PCIe while others are read; the host samples at no cost.",
     "CC-512": "CC that fetches sectors of 512 bytes in place of whole pages.",
-    "SSD-mmap": "The host samples through memory-mapped files: one page fault at a time a worker.",
-    "SSD-direct": "The host samples with direct reads, one in flight a worker.",
+    "SSD-mmap": "The host samples through memory-mapped files; each worker has one page fault at a "
+    "time.",
+    "SSD-direct": "The host samples with O_DIRECT reads; each worker has one read in flight.",
     "host-DRAM": "Everything in the host's memory.",
     "host-PMEM": "Everything in persistent memory beside the host.",
     "FPGA-CSD": "Pages are copied to an FPGA beside the SSD, which samples; ids and features go on "
@@ -23,27 +24,27 @@ PLATFORMS = {
     "SmartSAGE-coalesced": "SmartSage with one command for many targets.",
     "GList": "The host samples; the features of the last hop stay in the SSD, which computes.",
     "BG-1": "The SSD's cores sample hop by hop, and an accelerator in the SSD computes.",
-    "BG-DG": "BG-1 on the direct layout: a result leads to the next reads, without waiting for a "
-    "hop to end.",
-    "BG-SP": "BG-1 with a sampler on each flash die, so that only what was drawn leaves the die.",
+    "BG-DG": "BG-1 on the direct layout: each result starts the next reads at once, before the hop "
+    "ends.",
+    "BG-SP": "BG-1 with a sampler on each flash die, so that only drawn neighbours leave the die.",
     "BG-DGSP": "BG-DG and BG-SP together; commands still pass the SSD's firmware.",
     "BG-2": "BG-DGSP with a router in hardware in place of the firmware.",
 }
 TERMS = {
-    "target": "A node that a result is wanted for; a batch has many.",
+    "target": "A node for which the model computes a result; a batch has many.",
     "queue depth": "Reads in flight at the same time.",
     "p99": "99 of 100 commands take no longer.",
     "p50": "The median: half of the commands take no longer.",
     "lower bound": "The work of the busiest part alone. A batch that takes 1.00 times its lower "
-    "bound cannot be made faster by ordering things better.",
-    "bound by": "The busiest part: making anything else faster gains nothing.",
+    "bound cannot become faster by better scheduling.",
+    "bound by": "The busiest part: a faster version of any other part gains nothing.",
     "most sensitive to": "The constant whose halving and doubling changes the gain most.",
-    "active dies": "Flash dies that sense or sample at a moment.",
-    "TLC": "Flash with three bits a cell, as most SSDs have: senses of 40 to 65 us, not 3 us.",
+    "active dies": "Flash dies that sense or sample at a given time.",
+    "TLC": "Flash with three bits per cell, as in most SSDs: senses take 40 to 65 us, not 3 us.",
     "hop": "One step along edges from a target.",
     "die": "A flash chip's independent part: it senses one page at a time.",
     "channel": "The bus between some dies and the SSD's controller.",
-    "int8": "One byte a feature, with a scale for each column.",
+    "int8": "One byte per feature, with a scale for each column.",
 }
 MEANINGS = PLATFORMS | TERMS
 
@@ -91,7 +92,7 @@ _READING = {
 
 
 def in_words(server: str) -> str:
-    """What bounds a batch, as a reader knows it.
+    """Returns the resource that bounds a batch, in words.
 
     >>> in_words("DRAM"), in_words("PCIe")
     ("the SSD's memory", 'PCIe')
@@ -100,7 +101,7 @@ def in_words(server: str) -> str:
 
 
 def constant_in_words(name: str) -> str:
-    """A constant as a reader knows it, with its name.
+    """Returns a constant in words, with its name.
 
     >>> constant_in_words("flash.channels"), constant_in_words("energy.volts")
     ('flash channels (flash.channels)', 'energy.volts')
@@ -109,7 +110,7 @@ def constant_in_words(name: str) -> str:
 
 
 def reading_in_words(reading: str) -> str:
-    """How a loader reads rows.
+    """Returns how a loader reads rows, in words.
 
     >>> reading_in_words("batch by batch")
     'each batch by itself'

@@ -1,16 +1,16 @@
-"""This host's disk: measured, and traces read from it page by page, without a cache.
+"""Measures this host's disk, and reads traces from it page by page, without a cache.
 
-What must not live here: what a loader makes of it (see `watched`).
+What must not live here: the speed of a loader (see `watched`).
 """
 
 import json
 import math
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, cast
 
 import numpy as np
 
@@ -21,37 +21,63 @@ from .config import Config, check, config, model_of, whole
 from .runs import job_of
 from .trace import Trace
 
-Host = dict[str, Any]
-
 DEPTHS = (1, 2, 4, 8, 16, 32, 64)
-# A shorter file says little: disks and their caches give some blocks sooner than others.
+# In a shorter file, a few blocks in the disk's cache would distort the rates.
 _FILE_BYTES = 256 << 20
 _CHUNK_BYTES = 8 << 20
-# Rounds of a measurement, and what two that agree differ in at most.
+# The most rounds of a measurement, and the largest difference between two that agree.
 _ROUNDS = 6
 _STEADY_SHARE = 0.15
 
 
-def measure_host(path: str | os.PathLike[str] = ".", depths: Sequence[int] = DEPTHS) -> Host:
-    """Measures the disk under a path, and what a read costs the processor: 6 s and more.
+class Host(TypedDict):
+    """The rates of a disk and a processor, as `measure_host` returns them."""
 
-    A disk that was not read for long can be many times slower at first, so it is measured until two
-    rounds agree within 15 %, six times at most; what is returned is of the last round.
+    depths: list[int]
+    """Queue depths of the measurement."""
+    reads_per_s: list[float]
+    """Random reads of 4 KiB per second, at each depth."""
+    bytes_per_s: float
+    """Rate of sequential reads of 256 KiB."""
+    read_bytes: int
+    """Size of a random read."""
+    cpu_ns_per_read: float
+    """Processor time of a read."""
+    cores: int
+    depth: int
+    """Reads that `simulate_host` keeps in flight."""
+    cache_pages: int
+    """Size of the page cache in `simulate_host`; 0 for none."""
+    path: str
+    backend: str
+    rounds: list[float]
+    """Reads per second at the last depth, in each round."""
+
+
+class HostRun(TypedDict):
+    """The simulated run of a trace on a host."""
+
+    targets_per_s: float
+    batches: list[dict[str, Any]]
+    """Times of each batch, in picoseconds."""
+
+
+def measure_host(path: str | os.PathLike[str] = ".", depths: Sequence[int] = DEPTHS) -> Host:
+    """Measures the rates of the disk at a path, and the processor time of a read.
+
+    This takes at least 6 s. An idle disk can be many times slower at first, so the measurement is
+    repeated until two rounds agree within 15 %, at most six times. The last round is the result.
 
     Args:
-        path: A store, whose longest file is read where it has 256 MiB; else a directory, in which
-            a file of that size is written, read and removed.
-        depths: Reads in flight at which random reads of 4 KiB are measured, ascending from 1.
+        path: A store, whose longest file is read if it has at least 256 MiB; or a directory, in
+            which a file of that size is written, read and removed.
+        depths: Queue depths for random reads of 4 KiB, ascending from 1.
 
     Returns:
-        ``depths``, ``reads_per_s`` at each, ``bytes_per_s`` (reads of 256 KiB in sequence),
-        ``read_bytes``, ``cpu_ns_per_read``, ``cores``, ``depth`` (reads kept in flight),
-        ``cache_pages`` (0: no page cache), ``path``, ``backend``, and ``rounds`` (reads a second
-        at the last depth in each round). `simulate_host` takes it as it is, or with values of your
-        own.
+        The rates, which `simulate_host` takes. You can change values before that.
 
     Raises:
-        UnsupportedArgument: The path is no directory, or nothing can be written there.
+        UnsupportedArgument: The path is not a directory, or is not writable.
 
     Example:
         >>> host = measure_host(".")                                        # doctest: +SKIP
@@ -59,19 +85,21 @@ def measure_host(path: str | os.PathLike[str] = ".", depths: Sequence[int] = DEP
         True
     """
     if not depths or depths[0] != 1 or list(depths) != sorted(set(depths)):
-        raise UnsupportedArgument(f"depths {list(depths)} do not ascend from 1")
+        raise UnsupportedArgument(
+            f"depths={list(depths)} is not valid: expected ascending numbers from 1"
+        )
     rates: list[float] = []
     with _file_to_read(Path(path)) as file:
         while not _agree(rates) and len(rates) < _ROUNDS:
             text = _core.measure_host(str(file.parent), file.name, list(depths))
-            found: Host = json.loads(text)
+            found: dict[str, Any] = json.loads(text)
             rates.append(found["reads_per_s"][-1])
     rest = {"cores": os.cpu_count() or 1, "depth": depths[-1], "cache_pages": 0}
-    return found | rest | {"path": str(path), "rounds": rates}
+    return cast(Host, found | rest | {"path": str(path), "rounds": rates})
 
 
 def _agree(rates: list[float]) -> bool:
-    """Whether the last two rounds found the same disk.
+    """Whether the last two rounds agree.
 
     >>> _agree([9e3]), _agree([9e3, 90e3]), _agree([9e3, 90e3, 99e3])
     (False, False, True)
@@ -81,44 +109,49 @@ def _agree(rates: list[float]) -> bool:
 
 def simulate_host(
     trace: Trace,
-    host: Host,
+    host: Mapping[str, Any],
     *,
     device: Config | None = None,
     hidden: int = 128,
     outputs: int = 10,
     backward: bool = True,
     layer: str = "sage",
-) -> dict[str, Any]:
-    """Runs a trace on a measured host (`CC-uring`): no barrier between hops, the curve of the disk,
-    the time of its cores, no page cache unless ``cache_pages`` says so, which then keeps pages from
-    batch to batch.
+) -> HostRun:
+    """Simulates a trace on a measured host (`CC-uring`).
 
-    Batches are read while the discrete accelerator of `device` computes the one before.
+    Hops have no barrier between them. The host reads a batch while the discrete accelerator of
+    `device` computes the previous one. It has a page cache, which keeps pages between batches, only
+    if its ``cache_pages`` is not 0.
 
-    Returns:
-        ``targets_per_s`` and ``batches``, with times in picoseconds.
+    Args:
+        trace: The trace.
+        host: The result of `measure_host`, or other values for its keys.
+        device: Constants from `config`. Default: those of mode `detailed`.
+        hidden, outputs, backward, layer: As in `simulate`.
 
     Raises:
-        UnsupportedArgument: For a host that cannot be.
+        UnsupportedArgument: A value of the host is missing or not valid.
     """
     model = model_of(hidden, outputs, backward, layer)
     device = config("detailed") if device is None else device
     check(device)
-    # Page after page, so that nodes which share a page find it in the cache.
+    # Rows fill page after page, so that nodes of one page share its entry in the cache.
     job = job_of(trace, "CC", device, model, "striped")
     wanted = ["depths", "reads_per_s", "bytes_per_s", "read_bytes", "cpu_ns_per_read"]
     wanted += ["cores", "depth", "cache_pages"]
     missing = [name for name in wanted if name not in host]
     if missing:
-        raise UnsupportedArgument(f"the host has no {', '.join(missing)}; use measure_host")
+        raise UnsupportedArgument(
+            f"the host has no {', '.join(missing)}; start from the result of measure_host"
+        )
     _check(host)
     about = json.dumps({name: host[name] for name in wanted})
-    found: dict[str, Any] = json.loads(_core.simulate_host(trace.core, json.dumps(job), about))
+    found: HostRun = json.loads(_core.simulate_host(trace.core, json.dumps(job), about))
     return found
 
 
-def _check(host: Host) -> None:
-    """Kinds of the numbers of a host; what they may be is checked where they are used."""
+def _check(host: Mapping[str, Any]) -> None:
+    """Checks the types of a host's numbers. The core checks their ranges."""
     for name, least in (("read_bytes", 1), ("cores", 1), ("depth", 1), ("cache_pages", 0)):
         whole(f"the host's {name}", host[name], least, 1 << 40)
     for depth in host["depths"]:
@@ -126,17 +159,19 @@ def _check(host: Host) -> None:
     numbers = [*host["reads_per_s"], host["bytes_per_s"], host["cpu_ns_per_read"]]
     for number in numbers:
         if not isinstance(number, int | float) or not math.isfinite(number):
-            raise UnsupportedArgument(f"the host has {number!r} where a number belongs")
+            raise UnsupportedArgument(f"the host has {number!r} in place of a number")
 
 
 def replay_on_host(
     trace: Trace, path: str | os.PathLike[str] = ".", depth: int = DEPTHS[-1]
 ) -> np.ndarray:
-    """Makes the reads of a trace on the disk under a path, as `simulate_host` takes them: seconds
-    by batch, [batches]. For checks of the model against the disk itself.
+    """Makes the reads of a trace on the disk at a path, to check the model of `simulate_host`.
+
+    Returns:
+        Seconds by batch, [batches].
 
     Raises:
-        UnsupportedArgument: As `measure_host`.
+        UnsupportedArgument: As in `measure_host`.
     """
     model = {"hidden": 1, "outputs": 1, "backward": False}
     job = json.dumps(job_of(trace, "CC", config("detailed"), model, "random"))
@@ -147,9 +182,11 @@ def replay_on_host(
 
 @contextmanager
 def _file_to_read(path: Path) -> Iterator[Path]:
-    """The longest file of a store, or one that is written for this and removed."""
+    """Yields the longest file of a store, or a temporary file."""
     if not path.is_dir():
-        raise UnsupportedArgument(f"{path} is no directory and no store")
+        raise UnsupportedArgument(
+            f"{path} is not a directory; give a store, or a directory on the disk to measure"
+        )
     longest = max(path.glob("*.dat"), key=lambda file: file.stat().st_size, default=None)
     if longest is not None and longest.stat().st_size >= _FILE_BYTES:
         yield longest
@@ -165,6 +202,6 @@ def _file_to_read(path: Path) -> Iterator[Path]:
             yield Path(file.name)
     except OSError as error:
         raise UnsupportedArgument(
-            f"{parent}: no file of {_FILE_BYTES >> 20} MiB to measure can be written there "
+            f"{parent}: cannot write a file of {_FILE_BYTES >> 20} MiB to measure the disk "
             f"({error})"
         ) from error

@@ -1,8 +1,8 @@
-"""How large a graph that is known by its counts is in the direct layout (DirectGraph; BeaconGNN,
-section IV.A and Algorithm 1), beside its lists and rows alone.
+"""Estimates the size of a graph in the direct layout (DirectGraph; BeaconGNN, section IV.A and
+Algorithm 1), compared with its lists and rows alone.
 
-Sections of a drawn sample of nodes are packed into pages; nothing here reads a store. What a file
-of the direct layout really takes is said by ``neargraph compile --layout direct --dry-run``.
+The graph is known by its counts: sections of a random sample of nodes are packed into pages. For
+the size of a store in the direct layout, use ``neargraph compile --layout direct --dry-run``.
 """
 
 from dataclasses import dataclass
@@ -13,8 +13,8 @@ from neargraph.exceptions import NameNotFound, UnsupportedArgument
 
 from .config import DATASETS, whole
 
-# Of each section: what it is, how long, of which node. A primary one counts its neighbours, too,
-# and has the address of each secondary one. The publication names these without their sizes.
+# The header of a section has its kind, its length and its node. A primary section also has the
+# number of neighbours, and the address of each secondary section. The publication gives no sizes.
 HEADER_BYTES = 8
 COUNT_BYTES = 4
 ID_BYTES = 4
@@ -26,9 +26,9 @@ class DirectSize:
     """Sizes of a graph.
 
     Attributes:
-        raw_bytes: Its lists, 4 bytes a neighbour, and its rows.
-        direct_bytes: All pages of the direct layout.
-        sections_per_page: On average over the pages with primary sections.
+        raw_bytes: Size of its lists, with 4 bytes per neighbour, and its rows.
+        direct_bytes: Size of all pages of the direct layout.
+        sections_per_page: Mean over the pages with primary sections.
     """
 
     raw_bytes: float
@@ -37,7 +37,7 @@ class DirectSize:
 
     @property
     def inflation(self) -> float:
-        """The pages over lists and rows."""
+        """`direct_bytes` / `raw_bytes`."""
         return self.direct_bytes / self.raw_bytes
 
 
@@ -50,20 +50,20 @@ def direct_size(
     nodes: int = 100_000,
     seed: int = 0,
 ) -> DirectSize:
-    """The size of one of `DATASETS` in the direct layout, from its degree model.
+    """Estimates the size of one of `DATASETS` in the direct layout, from its degree model.
 
     Args:
-        dataset: A name.
-        sigma: Standard deviation of the logarithm of degrees, whose mean is the published one.
-        sections_per_page: The most sections that share a page. 4 bits of an address can tell
-            16 apart. None is no limit.
-        page_bytes: Of a page.
-        nodes: So many are drawn and packed.
-        seed: Of the degrees.
+        dataset: Name of the data set.
+        sigma: Standard deviation of the logarithm of degrees. Their mean is the published one.
+        sections_per_page: The most sections in a page. The 4 bits in an address can number 16.
+            None means no limit.
+        page_bytes: Size of a page.
+        nodes: Number of nodes in the sample.
+        seed: Random seed of the degrees.
 
     Raises:
-        NameNotFound: There is no such data set.
-        UnsupportedArgument: A number out of its range.
+        NameNotFound: The data set is unknown.
+        UnsupportedArgument: A number is out of range.
 
     Example:
         >>> plain = direct_size("ppi", nodes=1000)
@@ -71,7 +71,9 @@ def direct_size(
         True
     """
     if dataset not in DATASETS:
-        raise NameNotFound(f"no data set {dataset!r}; there are {', '.join(DATASETS)}")
+        raise NameNotFound(
+            f"dataset={dataset!r} is not a known data set: expected one of {', '.join(DATASETS)}"
+        )
     known = DATASETS[dataset]
     most = 1 << 24
     if sections_per_page is not None:
@@ -85,7 +87,7 @@ def direct_size(
     mean = known["edges"] / known["nodes"]
     drawn = np.random.default_rng(seed).normal(np.log(mean) - sigma**2 / 2, sigma, count)
     degrees = np.maximum(1, np.exp(drawn).round()).astype(np.int64)
-    # A sample has a mean of its own; raw sizes are those of the same nodes.
+    # The mean of a sample differs from that of the graph, so raw sizes are those of the sample.
     raw = float(degrees.sum()) * ID_BYTES + count * row
     primaries, whole_pages, tails = _sections(degrees, row, page)
     full_primaries = int(np.count_nonzero(primaries == page))
@@ -98,13 +100,13 @@ def direct_size(
 def _sections(
     degrees: np.ndarray, row: int, page: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of each node: bytes of its primary section, pages that its secondary ones fill, and bytes of
-    its last secondary section. Addresses that fill more than a page are left out."""
+    """Returns for each node the bytes of its primary section, the pages that its secondary sections
+    fill, and the bytes of the last one. Addresses that exceed a page are not counted."""
     each = (page - HEADER_BYTES) // ID_BYTES
     fixed = HEADER_BYTES + COUNT_BYTES + row
     more = np.zeros_like(degrees)
     while True:
-        # An address of a secondary section takes the room of a neighbour.
+        # An address of a secondary section has the size of a neighbour.
         beside = np.maximum(0, (page - fixed) // ID_BYTES - more)
         left = np.maximum(0, degrees - beside)
         wanted = -(-left // each)
@@ -117,9 +119,9 @@ def _sections(
 
 
 def _packed(sizes: np.ndarray, page: int, most: int) -> int:
-    """Pages for sections: each goes to the fullest page that still has room for it."""
+    """Returns the number of pages if each section goes to the fullest page with room for it."""
     pages = 0
-    # At index b: the sections of each page that has b bytes left.
+    # At index b: the numbers of sections in the pages with b free bytes.
     open_pages: list[list[int]] = [[] for _ in range(page + 1)]
     has_open = np.zeros(page + 1, dtype=bool)
     for size in sizes.tolist():

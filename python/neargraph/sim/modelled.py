@@ -1,11 +1,12 @@
-"""This host's loader where none can be run: a data set known by its counts, rows of a stated width.
+"""Models this host's loader if none can run: for data sets known by counts, or given row sizes.
 
-What must not live here: anything measured of a loader (see `watched`). The invariant: the model has
-what the loader has, in the best case: the topology in memory where it fits, and those rows that are
-wanted most often in the memory that is left.
+What must not live here: measurements of a loader (see `watched`). The invariant: the model has the
+memory of the loader, used in the best way: for the topology if it fits, then for the rows that are
+read most often.
 """
 
 import math
+from collections.abc import Mapping
 from statistics import NormalDist
 from typing import Any
 
@@ -16,47 +17,46 @@ from neargraph.exceptions import UnsupportedArgument
 from .trace import Trace
 from .watched import RECORD, Watched
 
-# Shares of a store's memory that its loaders may use for what they keep
-# (docs/explanation/reading.md).
+# Shares of a store's memory that loaders use for caches (docs/explanation/reading.md).
 RESIDENT_SHARE = 0.85
 TOPOLOGY_SHARE = 0.5
-# Of a node in the index of lists, and of an entry of a list.
+# Bytes of a node in the index of lists, and of an entry of a list.
 INDEX_BYTES = 8
 ENTRY_BYTES = 4
 _NORMAL = NormalDist()
 
 
 def sizes_of(trace: Trace) -> tuple[int, int]:
-    """(bytes of the topology, bytes of the rows) of the graph of a trace.
+    """Returns (bytes of the topology, bytes of the rows) of the graph of a trace.
 
     Raises:
-        UnsupportedArgument: The trace does not say how large its graph is.
+        UnsupportedArgument: The trace does not have the size of its graph.
     """
     about = trace.about
     if "num_nodes" not in about:
         raise UnsupportedArgument(
-            "the trace does not say how large its graph is, so what memory would keep of it is not "
-            "known; record it again with this version, or give the store"
+            "the trace does not have the size of its graph, which the model of a loader needs; "
+            "record it again with this version, or give the store"
         )
     nodes, edges = int(about["num_nodes"]), int(about["num_edges"])
     return ENTRY_BYTES * edges + INDEX_BYTES * nodes, about["feature_bytes"] * nodes
 
 
-def modelled_loader(trace: Trace, host: dict[str, Any], memory_bytes: int) -> Watched:
-    """What a loader with so much memory would ask of the disk for the batches of a trace.
+def modelled_loader(trace: Trace, host: Mapping[str, Any], memory_bytes: int) -> Watched:
+    """Models the read requests of a loader with a memory budget, for the batches of a trace.
 
-    The topology is in memory if it fits into half of it. The rest keeps the rows that are wanted
-    most often: in a graph with log-normal degrees, such as those of `DATASETS`, nodes with the
-    highest degrees; in others any rows, as if all were wanted equally often. The processor takes
-    the measured time of a read for every visited node.
+    The topology is in memory if it fits into half of the budget. The rest caches the rows that are
+    read most often. In a graph with log-normal degrees, such as those of `DATASETS`, these belong
+    to the nodes with the highest degrees. In other graphs, all rows are assumed to be read equally
+    often. The processor needs the measured time of a read for each visited node.
 
     Args:
-        trace: Of a graph whose size is known.
-        host: Of `measure_host`.
-        memory_bytes: As of `neargraph.open`.
+        trace: A trace with the size of its graph.
+        host: The result of `measure_host`.
+        memory_bytes: The budget, as in `neargraph.open`.
 
     Raises:
-        UnsupportedArgument: The size of the graph is not known.
+        UnsupportedArgument: The trace does not have the size of its graph.
     """
     topology, rows = sizes_of(trace)
     has_topology = topology <= TOPOLOGY_SHARE * memory_bytes
@@ -90,9 +90,10 @@ def modelled_loader(trace: Trace, host: dict[str, Any], memory_bytes: int) -> Wa
 
 
 def share_of_wanted(kept: float, sigma: float) -> float:
-    """The share of all visits that go to the `kept` share of nodes with the highest degrees, where
-    degrees are log-normal with this deviation of the logarithm and visits go to nodes in proportion
-    to their degree.
+    """Returns the share of visits to the `kept` share of nodes with the highest degrees.
+
+    Degrees are log-normal, with `sigma` as standard deviation of the logarithm. The visits of a
+    node are proportional to its degree.
 
     >>> share_of_wanted(0.5, 0.0), round(share_of_wanted(0.5, 1.0), 4)
     (0.5, 0.8413)
@@ -103,7 +104,7 @@ def share_of_wanted(kept: float, sigma: float) -> float:
 
 
 def _visits(trace: Trace) -> tuple[int, int]:
-    """(visited nodes, lists that were drawn from) of all batches."""
+    """Returns (visited nodes, sampled lists) of all batches."""
     hop = trace.columns["hop"]
     last = len(trace.about["fanouts"])
     return len(hop), int((hop < last).sum())
@@ -112,7 +113,7 @@ def _visits(trace: Trace) -> tuple[int, int]:
 def _at_random(
     generator: np.random.Generator, count: int, among: int, size: int, file: int
 ) -> np.ndarray:
-    """Requests at random among `among` pieces of `size` bytes."""
+    """Returns random requests for some of `among` pieces of `size` bytes."""
     found = np.zeros(count, dtype=RECORD)
     found["offset"] = generator.integers(0, max(1, among), count, dtype=np.uint64) * np.uint64(size)
     found["bytes"] = size

@@ -1,7 +1,7 @@
-"""Pieces of the report: tables, pictures, bars, and words that explain themselves.
+"""Parts of the report: tables, pictures, bars, and links to the glossary.
 
-The invariant: what comes from outside is escaped here, and every word of the glossary that a piece
-shows says what it means when it is pointed at, and leads to the glossary when it is pressed.
+The invariant: text from outside is escaped here. Every glossary word has a tooltip with its meaning
+and a link to the glossary.
 """
 
 import base64
@@ -56,15 +56,15 @@ _TERM = re.compile(
     + "|".join(map(re.escape, sorted(MEANINGS, key=len, reverse=True)))
     + r")(?![\w-])"
 )
-# Columns of words; the others are numbers, whose ends stand under each other.
+# Columns of text, aligned to the left; the others are numbers, aligned to the right.
 _WORDS = {"platform", "graph", "bound by", "constant"}
 
 
 def explained(text: str, known: set[str] | None = None) -> str:
-    """Text as HTML in which words of the glossary explain themselves.
+    """Returns text as HTML, with tooltips and links for glossary words.
 
     Args:
-        known: Words that are explained already; those of the text come to them.
+        known: Words that are already explained. The words of the text are added.
 
     >>> explained("CC & co")[:47]
     '<a class="term" href="#CC" title="CPU-centric, '
@@ -85,7 +85,7 @@ def explained(text: str, known: set[str] | None = None) -> str:
 
 
 def anchor(word: str) -> str:
-    """Where the glossary has a word.
+    """Returns the HTML id of a word in the glossary.
 
     >>> anchor("queue depth")
     'queue-depth'
@@ -94,7 +94,7 @@ def anchor(word: str) -> str:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Cells of plain text; words of the glossary in heads and in columns of words are explained."""
+    """Returns a table of plain text. Glossary words in heads and in text columns are explained."""
     kinds = [' class="text"' if name in _WORDS else "" for name in head]
 
     def line(cells: Sequence[str], tag: str) -> str:
@@ -110,7 +110,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def glossary(words: Iterable[str]) -> str:
-    """The meanings of some words, for those who press them."""
+    """Returns the glossary entries of some words, the targets of the links."""
     entries = (
         f'<dt id="{anchor(word)}">{word}</dt><dd>{escape(MEANINGS[word])}</dd>' for word in words
     )
@@ -118,13 +118,13 @@ def glossary(words: Iterable[str]) -> str:
 
 
 def words_of(body: str) -> list[str]:
-    """The words of the glossary that a page shows, in the order of the glossary."""
+    """Returns the glossary words on a page, in the order of the glossary."""
     shown = set(re.findall(r'class="term" href="#([^"]*)"', body))
     return [word for word in MEANINGS if anchor(word) in shown]
 
 
 def bar(share: float, kind: str = "bar") -> str:
-    """A bar whose length is a share of the column.
+    """Returns a bar whose length is a share of the column.
 
     >>> bar(0.5)
     '<div class="bar" style="width:50.0%"></div>'
@@ -140,14 +140,14 @@ def card(title: str, sentences: Iterable[str]) -> str:
 
 
 def picture(data: bytes, alt: str, is_big: bool = True) -> str:
-    """A PNG that the page brings along."""
+    """Returns a PNG, embedded in the page."""
     text = base64.b64encode(data).decode()
     kind = "wide big" if is_big else "wide"
     return f'<p class="{kind}"><img alt="{escape(alt)}" src="data:image/png;base64,{text}"></p>'
 
 
 def exact(value: Any) -> str:
-    """A constant as it is.
+    """Returns a constant as text, not rounded.
 
     >>> exact(800e6), exact(None), exact(True)
     ('800,000,000.0', 'no limit', 'True')
@@ -159,7 +159,7 @@ def exact(value: Any) -> str:
 
 
 def whole_page(title: str, body: str) -> str:
-    """A page without outside resources or scripts."""
+    """Returns a complete HTML page without scripts or outside resources."""
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'

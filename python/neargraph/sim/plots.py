@@ -5,6 +5,7 @@ Times of a run are those of its first batch.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,7 +34,7 @@ _COLOURS = [
     "#b36a8e",
     "#a3b04c",
 ]
-# Where a command spends its life, in this order.
+# The parts of a command's time, in their order.
 WAITS = {
     "before_flash": "wait before the flash",
     "sense": "sense",
@@ -45,7 +46,7 @@ _PARTS = {"dram": "DRAM", "host_dram": "host DRAM", "pcie": "PCIe", "sram": "SRA
 
 
 def throughput(runs: Runs) -> Figure:
-    """Targets a second by platform, a dot for each graph."""
+    """Plots targets/s by platform, with a dot for each graph."""
     sources = list(dict.fromkeys(runs["source"].tolist()))
     platforms = list(dict.fromkeys(runs["platform"].tolist()))
     figure, axes = _figure(7.5, 1.2 + 0.32 * len(platforms))
@@ -62,8 +63,8 @@ def throughput(runs: Runs) -> Figure:
 
 
 def steps(of: Sequence[Step]) -> Figure:
-    """Targets a second of this host and of everything that one could have: a dot with its range,
-    and a ring for flash of three bits a cell."""
+    """Plots targets/s of this host and of each device: a dot with its range, and a ring for flash
+    of three bits per cell."""
     figure, axes = _figure(7.5, 1.4 + 0.32 * len(of))
     for place, step in enumerate(of):
         axes.plot([step.least, step.most], [place, place], color=_COLOURS[0], lw=2)
@@ -82,8 +83,8 @@ def steps(of: Sequence[Step]) -> Figure:
 
 
 def active(runs: Runs) -> Figure:
-    """Dies that sense and channels that send, from the first command of a batch to its last result:
-    a row a platform, under its name how long that is."""
+    """Plots the active dies and channels over time, from the first command of a batch to its last
+    result. Each platform has a row, with the time below its name."""
     rows = len(runs)
     figure = _bare(7.5, 0.9 + 0.8 * rows)
     every = figure.subplots(rows, 2, squeeze=False, sharex=True, sharey="col")
@@ -105,8 +106,8 @@ def active(runs: Runs) -> Figure:
 
 
 def hops(runs: Runs) -> Figure:
-    """From the first sense of each hop to its last result, in us: bars over each other are hops
-    under way together."""
+    """Plots the time of each hop, in us, from its first sense to its last result. Hops that overlap
+    in time run at the same time."""
     figure, axes = _figure(7.0, 1.0 + 0.55 * len(runs))
     named: set[int] = set()
     for place, run in enumerate(runs.details):
@@ -127,8 +128,8 @@ def hops(runs: Runs) -> Figure:
 
 
 def latency(runs: Runs) -> Figure:
-    """Where a command spends its life on average, in us, stacked by platform; below without the
-    wait before the flash, beside which the rest can be too little to see."""
+    """Plots the mean time of a command by part, in us, stacked by platform. The second panel leaves
+    out the wait before the flash, which can hide the other parts."""
     figure = _bare(max(6.0, 0.9 * len(runs) + 2.5), 5.4)
     whole, rest = figure.subplots(2, sharex=True)
     means = {
@@ -137,7 +138,7 @@ def latency(runs: Runs) -> Figure:
     }
     _stack(whole, means)
     _stack(rest, means | {WAITS["before_flash"]: [0.0] * len(runs)})
-    whole.set_ylabel("us a command, mean")
+    whole.set_ylabel("us per command, mean")
     rest.set_ylabel("without the first wait, us")
     _names(rest, runs["platform"].tolist())
     _legend_beside(whole)
@@ -145,23 +146,23 @@ def latency(runs: Runs) -> Figure:
 
 
 def energy(runs: Runs) -> Figure:
-    """Microjoules of a target by part, stacked by platform."""
+    """Plots microjoules per target by part, stacked by platform."""
     figure, axes = _figure(max(6.0, 0.9 * len(runs) + 2.5), 3.6)
     spent = {
         _PARTS.get(part, part): [_joules(run, part) * 1e6 for run in runs.details]
         for part in runs.details[0]["batches"][0]["joules"]
     }
     _stack(axes, {part: values for part, values in spent.items() if any(values)})
-    axes.set_ylabel("uJ a target")
+    axes.set_ylabel("uJ per target")
     _names(axes, runs["platform"].tolist())
     _legend_beside(axes)
     return figure
 
 
 def sweep(runs: Runs, name: str) -> Figure:
-    """Targets a second over the values of what was swept: a line a platform, a panel a graph.
+    """Plots targets/s over the swept values: a line for each platform, a panel for each graph.
 
-    Values that are not all numbers stand beside each other in the order of the sweep.
+    Values that are not all numbers are spaced evenly, in the order of the sweep.
     """
     sources = list(dict.fromkeys(runs["source"].tolist()))
     platforms = list(dict.fromkeys(runs["platform"].tolist()))
@@ -188,8 +189,8 @@ def sweep(runs: Runs, name: str) -> Figure:
     return figure
 
 
-def host_curve(host: dict[str, Any]) -> Figure:
-    """Random reads a second of this host's disk over the queue depth."""
+def host_curve(host: Mapping[str, Any]) -> Figure:
+    """Plots random reads/s of this host's disk over the queue depth."""
     figure, axes = _figure(6.0, 3.2)
     axes.plot(host["depths"], host["reads_per_s"], marker="o", color=_COLOURS[0])
     axes.set_xscale("log", base=2)
@@ -203,7 +204,7 @@ def host_curve(host: dict[str, Any]) -> Figure:
 
 
 def plain(name: str) -> str:
-    """A name in which matplotlib finds no formula and which a legend does not leave out.
+    """Returns a name that matplotlib does not parse as a formula or hide from legends.
 
     >>> plain("$a$"), plain("_a")
     ('\\\\$a\\\\$', ' _a')
@@ -212,7 +213,7 @@ def plain(name: str) -> str:
 
 
 def tick(value: Any) -> str:
-    """A swept value in a few characters; one that people write out is not shortened.
+    """Returns a swept value in a few characters. Values below a million are not shortened.
 
     >>> tick(4096), tick(3.33e8), tick("gin"), tick(None)
     ('4096', '333 M', 'gin', 'no limit')
@@ -254,7 +255,7 @@ def _colour(at: int) -> str:
 
 
 def _stack(axes: Axes, parts: dict[str, list[float]]) -> None:
-    """Bars on each other: by label, one value a platform."""
+    """Draws stacked bars: by label, one value for each platform."""
     below = np.zeros(len(next(iter(parts.values()))))
     for at, (label, values) in enumerate(parts.items()):
         axes.bar(range(len(values)), values, 0.7, below, label=label, color=_colour(at))
@@ -263,7 +264,7 @@ def _stack(axes: Axes, parts: dict[str, list[float]]) -> None:
 
 
 def _rows_of(axes: Axes, names: list[str]) -> None:
-    """A row for each name, the first on top."""
+    """Labels a row for each name, the first on top."""
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.grid(axis="x", color="#dddddd", lw=0.6)
@@ -271,7 +272,7 @@ def _rows_of(axes: Axes, names: list[str]) -> None:
 
 
 def _speeds(axis: Axis, speeds: list[float]) -> None:
-    """The axis of targets a second; logarithmic where the slow ones would not be told apart."""
+    """Sets up the axis of targets/s. It is logarithmic if slow platforms would look alike."""
     axes = axis.axes
     name = "x" if axis is axes.xaxis else "y"
     if max(speeds) >= 10 * min(speeds):
@@ -294,7 +295,7 @@ def _places(some: list[Any], values: list[Any]) -> list[float]:
 
 
 def _values(axes: Axes, values: list[Any]) -> None:
-    """The axis of what was swept."""
+    """Sets up the axis of the swept values."""
     if _are_numbers(values) and min(values) > 0 and max(values) >= 4 * min(values):
         axes.set_xscale("log", base=2)
     axes.set_xticks(_places(values, values), [tick(value) for value in values])
@@ -313,7 +314,7 @@ def _legend_beside(axes: Axes) -> None:
 
 
 def _short(value: float) -> str:
-    """A number in a few characters.
+    """Returns a number in a few characters.
 
     >>> _short(2.4e9), _short(1_234_567), _short(20_240), _short(123.4)
     ('2.4 G', '1.23 M', '20.2 k', '123')

@@ -1,6 +1,6 @@
-"""Where figures come from: command, date, version, machine.
+"""The origin of figures: command, date, version, machine.
 
-What must not live here: what was simulated, which the runs know.
+What must not live here: what was simulated, which the runs record.
 """
 
 import os
@@ -15,7 +15,7 @@ from neargraph.units import format_bytes
 
 
 def provenance() -> dict[str, str]:
-    """By name, what somebody needs who wants to have the same figures again."""
+    """Returns, by name, the facts that are needed to reproduce the figures."""
     import neargraph
 
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -39,7 +39,7 @@ def _processor() -> str:
 
 
 def _commit() -> str | None:
-    """Of the checkout that this package is used from; None if it is installed."""
+    """The commit of the checkout that this package runs from; None if it is installed."""
     root = Path(__file__).parents[3]
     if not (root / ".git").exists():
         return None

@@ -1,4 +1,4 @@
-"""Simulated runs as one page that leads with the answer; its figures and pictures lie beside it."""
+"""Writes simulated runs as one page, which starts with the answer, and as JSON and pictures."""
 
 import io
 import json
@@ -47,24 +47,26 @@ def write_report(
     answer: Answer | None = None,
     swept: str | None = None,
 ) -> Path:
-    """Writes ``report.html``, which needs nothing else, ``runs.json`` and a PNG of each picture.
+    """Writes ``report.html``, ``runs.json`` and a PNG of each picture.
+
+    The page includes its pictures, so it can be moved alone.
 
     Args:
-        folder: Made if it is not there. Files of these names in it are replaced, each as a whole,
-            once all of them are written.
-        runs: At least one.
-        title: What was simulated.
-        mode: Of the runs.
-        device: The constants.
-        answer: The gain over a measured host, which the page leads with; without it the page says
+        folder: The folder, which is created if it does not exist. Existing files of these names are
+            replaced, each by one rename, after all are written.
+        runs: At least one run.
+        title: Title of the page.
+        mode: Mode of the runs.
+        device: Constants of the runs.
+        answer: The gain over a measured host, with which the page starts. Without it, the page says
             that no host was measured.
-        swept: Name of what was swept, where `runs` has the column ``value``.
+        swept: Name of the swept constant or argument, if `runs` has the column ``value``.
 
     Returns:
-        The page.
+        The path of the page.
 
     Raises:
-        UnsupportedArgument: The folder cannot be made or written to.
+        UnsupportedArgument: The folder cannot be created or is not writable.
         MissingDependency: matplotlib is not installed.
 
     Example:
@@ -83,7 +85,7 @@ def write_report(
         _write(target, files)
     except OSError as error:
         raise UnsupportedArgument(
-            f"no report can be written to {target} ({error}); name another folder"
+            f"{target}: cannot write the report ({error}); choose another folder"
         ) from error
     return target / "report.html"
 
@@ -157,7 +159,7 @@ _ALT = {
 
 
 def _first_screens(drawn: dict[str, str], answer: Answer) -> list[str]:
-    """What to buy, what it gains and what it depends on; then this host and the sensitivities."""
+    """Returns the answer, the chain of stages, this host and the sensitivities."""
     cards = [
         card("What should I buy?", answer.to_buy()),
         card("What would it gain?", answer.gains()),
@@ -251,7 +253,7 @@ def _rows(runs: Runs, swept: str | None) -> list[list[str]]:
 
 
 def _first_graph(runs: Runs) -> Runs:
-    """The runs on the first graph: pictures of more than one would not be read."""
+    """The runs on the first graph, as the pictures show only one graph."""
     first = runs.rows[0]["source"]
     kept = [at for at, row in enumerate(runs.rows) if row["source"] == first]
     return Runs([runs.rows[at] for at in kept], [runs.details[at] for at in kept])

@@ -1,9 +1,9 @@
-"""Streams of requests for single nodes: how much neighbours in time share, and which repeat.
+"""Streams of requests for single nodes, with a given locality and a given share of repeats.
 
-What GLIST's scheduling (S) and kept results are worth hangs on the requests, so this module makes
-requests with a stated locality, its equation 7 (section 5.2), and records what they visit. It must
-not know devices: `simulate` runs the trace. The invariant: a request is served once, in whatever
-order, unless its result was kept.
+The gain of GLIST's scheduling (S) and of kept results depends on the requests. So this module makes
+requests with a given locality (its equation 7, section 5.2) and records the nodes that they visit.
+It must not depend on devices: `simulate` runs the trace. The invariant: a request is served once,
+in any order, unless its result was kept.
 """
 
 import numbers
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
     from neargraph.store import Store
 
 REQUESTS_MAX = 1 << 20
-# The probability is tuned on the first requests of a stream, as many at most, to this error.
+# The probability is tuned on at most this number of first requests, to this error.
 SAMPLE = 4096
 TOLERANCE = 0.01
 ROUNDS = 8
-# What a stream may miss that is longer than the sample.
+# The largest error of the locality of a stream that is longer than the sample.
 MISSED = 0.1
-# A chain of close targets ends after 32 on average at the latest: a longer one uses up its region.
+# A chain of close targets has 32 targets on average at most, as longer ones exhaust their region.
 NEAR_MAX = 31 / 32
-# Candidates, out of the previous target's subgraph, that are compared with that target.
+# Number of candidates from the previous target's subgraph that are compared with that target.
 COMPARED = 32
 POOLS = 4
 # Random streams of the pools, apart from those of batches.
 POOL_STREAM = 1 << 32
-# Subgraphs that are in memory at a time where a whole stream is measured.
+# The number of subgraphs in memory while a whole stream is measured.
 CHUNK = 1024
 # The greedy order compares each request of a run with all others of it.
 REORDER_MAX = 1 << 14
@@ -58,31 +58,31 @@ def request_stream(
     seed: int = 0,
     **rows: Any,
 ) -> Trace:
-    """Records what a stream of inference requests visits, one target each.
+    """Records the nodes that a stream of inference requests visits. Each request has one target.
 
-    `Requests.draw` says what the stream is, `Requests.trace` how it is served; use the two to serve
-    one stream in several ways.
+    `Requests.draw` describes the stream, and `Requests.trace` how it is served. Call these two to
+    serve one stream in several ways.
 
     Args:
         store: An open store of one node type and one edge type.
-        count: Requests.
-        locality: Share of its subgraph that a request has in common with the one before, 0 to 1.
-        repeats: Share of requests whose target was asked for before, from 0 to below 1.
-        fanouts: Neighbours of a node by hop.
-        window: Requests of a batch.
-        shuffle_within: Requests that arrive in random order among each other; 0 leaves them.
-        reorder_within: Requests that are put in order of affinity; 0 is the order of arrival.
-        keep_results: Results that are kept for targets that come again.
-        seed: Of targets and draws.
+        count: Number of requests.
+        locality: Share of its subgraph that a request has in common with the previous one, 0 to 1.
+        repeats: Share of requests for an earlier target, from 0 to below 1.
+        fanouts: Neighbours per node by hop.
+        window: Requests per batch.
+        shuffle_within: Number of requests that arrive in random order; 0 does not shuffle.
+        reorder_within: Number of requests that are sorted by affinity; 0 keeps the order.
+        keep_results: Number of results that are kept for repeated targets.
+        seed: Random seed of targets and draws.
         rows: `tensor`, `row_bytes`, `page_bytes`, `progress` of `Trace.from_sampler`.
 
     Returns:
-        A trace whose `about["requests"]` has the counts and localities that were reached.
+        A trace, with the reached counts and localities in `about["requests"]`.
 
     Raises:
-        NameNotFound: If the nodes have no such tensor.
-        UnsupportedArgument: For a store of several types, a locality that the store does not
-            reach (the message has the largest), more targets than nodes.
+        NameNotFound: The nodes have no such tensor.
+        UnsupportedArgument: The store has several types, or fewer nodes than there are targets, or
+            it does not reach the locality (the message has the largest).
 
     Example:
         >>> trace = request_stream(store, 1024, locality=0.5, reorder_within=256)
@@ -105,24 +105,26 @@ def request_stream(
 class Requests:
     """Requests in the order of their arrival.
 
-    Equation 7 divides the nodes that the subgraphs of two adjacent requests have in common by the
-    nodes of the later one; the locality is its mean over all pairs. The subgraphs are the *sampled*
-    ones, because only what is read can be read once for both. What is drawn of a node depends on
-    the seed, the hop and the batch. Two requests of one window therefore draw the same neighbours
-    of a node that both reach in the same hop, and of a target that comes twice the second has a
-    locality of 1. Requests of different windows draw anew: where a node has more neighbours than
-    the fanout, even the same target shares only a part of its subgraph. So the largest locality
-    grows with the window, and a window of 1 measures independent draws. Windows are the batches of
-    `trace` as long as no result is kept and the order stays.
+    Equation 7 divides the number of nodes that the subgraphs of two adjacent requests have in
+    common by the number of nodes of the later one. The locality is its mean over all pairs. The
+    subgraphs are the *sampled* ones, because only rows that are read can be read once for both.
+
+    The draws for a node depend on the seed, the hop and the batch. Two requests of one window
+    therefore draw the same neighbours of a node that both reach in the same hop. If a target occurs
+    twice in a window, the second request has a locality of 1. Requests of different windows have
+    independent draws: if a node has more neighbours than the fanout, even requests for the same
+    target share only a part of their subgraphs. So the largest locality grows with the window, and
+    with a window of 1 all draws are independent. Windows are the batches of `trace`, if no result
+    is kept and the order does not change.
 
     Attributes:
         targets: Node ids, `[count]`.
-        fanouts: Neighbours of a node by hop.
-        window: Requests of a batch.
-        seed: Of targets and draws.
-        about: `count`; `repeats`, the requests whose target is not new; `locality_wanted` and
-            `locality`, what was reached before the shuffle; `near`, the probability that was found
-            for it; `locality_arrived`, the same after the shuffle.
+        fanouts: Neighbours per node by hop.
+        window: Requests per batch.
+        seed: Random seed of targets and draws.
+        about: `count`; `repeats`, the number of requests for an earlier target; `locality_wanted`;
+            `locality`, reached before the shuffle, and `near`, the probability that reaches it;
+            `locality_arrived`, the locality after the shuffle.
     """
 
     targets: np.ndarray
@@ -147,34 +149,34 @@ class Requests:
         """Draws targets so that adjacent requests share `locality` of the later one's subgraph,
         by equation 7 as this class defines it.
 
-        The next new target is, with probability `near`, the one that shares most out of 32 nodes
-        around the target before; else it is any node that was not asked for yet. `near` is found by
-        the secant method on the first 4,096 requests. A `locality` below that of random targets
-        gives random targets. A repeat asks for the target of an earlier request, each equally
-        likely, so popularity follows a power law (H. A. Simon, 1955). Repeats are spread at
-        random over the stream and count as pairs, so they lower what can be reached.
+        With probability `near`, the next new target is one of 32 nodes around the previous target,
+        the one that shares most with it. Otherwise it is a random node without an earlier request.
+        The secant method finds `near` on the first 4,096 requests. If `locality` is below that of
+        random targets, targets are random. A repeat is for the target of a random earlier request,
+        so popularity follows a power law (H. A. Simon, 1955). Repeats are spread at random over the
+        stream and count as pairs, so they lower the largest locality.
 
         Args:
             store: An open store of one node type and one edge type.
-            count: Requests, 2 at least.
-            locality: Wanted, 0 to 1.
-            repeats: Share of requests that repeat, from 0 to below 1; the count is rounded.
-            fanouts: Neighbours of a node by hop.
-            window: Requests of a batch.
-            shuffle_within: Shuffle each run of this many requests after targets are chosen. GLIST
-                shuffles all of them. 0 does not shuffle.
-            seed: Of targets and draws.
+            count: Number of requests, at least 2.
+            locality: Locality to reach, 0 to 1.
+            repeats: Share of repeated requests, from 0 to below 1. Their number is rounded.
+            fanouts: Neighbours per node by hop.
+            window: Requests per batch.
+            shuffle_within: Shuffle each run of this number of requests after targets are chosen. 0
+                does not shuffle; GLIST shuffles all requests.
+            seed: Random seed of targets and draws.
 
         Raises:
-            UnsupportedArgument: For a store of several types, a locality that is not reached, more
-                new targets than nodes.
+            UnsupportedArgument: The store has several types, or fewer nodes than there are new
+                targets, or the locality is not reached.
         """
         count = whole("count", count, 2, REQUESTS_MAX)
         window = whole("window", window, 1, REQUESTS_MAX)
         within = whole("shuffle_within", shuffle_within, 0, REQUESTS_MAX)
         locality = _share("locality", locality)
         again = _repeated(repeats, count)
-        # Refuses what a trace refuses, before the work.
+        # Checks the arguments as a trace does, before the work.
         Trace.from_sampler(
             store, [0], fanouts, seed, batches=1, batch_size=1, tensor=None, page_bytes=None
         )
@@ -206,36 +208,38 @@ class Requests:
         keep_results: int = 0,
         **rows: Any,
     ) -> Trace:
-        """Records what these requests visit, `window` of them a batch.
+        """Records the nodes that these requests visit, in batches of `window` requests.
 
-        Scheduling (S) on requests: each stretch of `reorder_within` requests starts with the one
-        that arrived first, and the next is the one whose subgraph shares most nodes with the one
-        before (GLIST, section 4.2). Subgraphs of a stretch are compared by draws of one batch.
+        Scheduling (S) sorts each run of `reorder_within` requests. The run starts with the request
+        that arrived first. The next one is the request whose subgraph shares most nodes with the
+        previous one (GLIST, section 4.2). The subgraphs of a run are compared by draws of one
+        batch.
 
-        A request whose result is kept visits nothing, so it is left out of the batches. Results
-        are kept by target, the least recently used go first; a request for a result that is on its
-        way waits for it. A target that is twice in a batch is visited once in any case.
+        A request whose result is kept visits nothing and is in no batch. Results are kept by
+        target; the least recently used are evicted first. A request for a result in progress waits
+        for it. A target that occurs twice in a batch is visited once in any case.
 
         Args:
             store: The store, or another one of the same graph, such as a reorganised one.
-            reorder_within: Requests of a stretch, 2 at least; 0 keeps the order of arrival.
-            keep_results: Results that are kept; 0 is none.
+            reorder_within: Requests per run, at least 2; 0 keeps the order of arrival.
+            keep_results: Number of kept results; 0 keeps none.
             rows: `tensor`, `row_bytes`, `page_bytes`, `progress` of `Trace.from_sampler`.
 
         Returns:
-            A trace. Its `about["requests"]` has what `about` has, and `locality_served`, in the
-            order in which they are served and as if all were computed; `answered` from kept
-            results; `joined` with another request of their batch for the same target; `computed`,
-            the rest. Throughput in requests is that of the targets times `count / computed`.
+            A trace. Its `about["requests"]` has the items of `about`; `locality_served`, the
+            locality in the order of service, as if all requests were computed; and the numbers of
+            requests that were `answered` from kept results, `joined` with another request of their
+            batch for the same target, and `computed`. Requests/s are targets/s times
+            `count / computed`.
 
         Raises:
-            NameNotFound: If the nodes have no such tensor.
-            UnsupportedArgument: For arguments that `Trace.from_sampler` refuses, too.
+            NameNotFound: The nodes have no such tensor.
+            UnsupportedArgument: An argument is out of range; see also `Trace.from_sampler`.
         """
         within = whole("reorder_within", reorder_within, 0, REORDER_MAX)
         if within == 1:
             raise UnsupportedArgument(
-                "reorder_within is 1: a single request has no order; use 2 or more, 0 for none"
+                "reorder_within is 1, which changes nothing; use 2 or more, or 0 to keep the order"
             )
         keep = whole("keep_results", keep_results, 0, 1 << 32)
         served, reached = self.targets, self.about["locality_arrived"]
@@ -265,7 +269,7 @@ class Requests:
 
 
 class _Subgraphs:
-    """Sampled subgraphs of single targets, as a batch with the number `stream` draws them."""
+    """Samples subgraphs of single targets, with the draws of the batch with number `stream`."""
 
     def __init__(self, store: "Store", fanouts: Sequence[int], seed: int) -> None:
         version = store.snapshot().version
@@ -273,7 +277,7 @@ class _Subgraphs:
         self._sampler = _core.Sampler(version, per_type, _core.Method.uniform(), seed, [])
 
     def of(self, targets: Any, streams: Any) -> tuple[np.ndarray, np.ndarray]:
-        """(first, nodes): subgraph i has the different nodes `nodes[first[i]:first[i + 1]]`."""
+        """Returns (first, nodes): subgraph i has the nodes `nodes[first[i]:first[i + 1]]`."""
         ids = np.ascontiguousarray(targets, dtype=np.int64)
         ends = np.arange(1, len(ids) + 1).tolist()
         columns = self._sampler.trace(ids, ends, list(streams)).columns()
@@ -281,7 +285,7 @@ class _Subgraphs:
 
 
 class _Reached(NamedTuple):
-    """Targets, the probability that led to them, and their locality."""
+    """Targets, the probability by which they were chosen, and their locality."""
 
     near: float
     targets: np.ndarray
@@ -289,8 +293,8 @@ class _Reached(NamedTuple):
 
 
 class _Choice:
-    """Chooses the targets of a stream. A part of a stream has the targets that it has in the whole,
-    so that what is tuned on a part holds for it in the whole."""
+    """Chooses the targets of a stream. The first targets do not depend on the length of the stream,
+    so a probability that is tuned on them is valid for the whole."""
 
     def __init__(
         self, subgraphs: _Subgraphs, nodes: int, count: int, again: int, window: int, seed: int
@@ -307,7 +311,7 @@ class _Choice:
         self._earlier = random.random(count)
 
     def walk(self, near: float, count: int) -> _Reached:
-        """The first `count` targets, new ones close to the last with probability `near`."""
+        """Returns `count` targets. With probability `near`, a new one is close to the last."""
         picks = np.random.default_rng([self._seed, 2])
         fresh = iter(self._fresh.tolist())
         targets: list[int] = []
@@ -319,7 +323,7 @@ class _Choice:
                 options = [targets[int(self._earlier[at] * at)]]
             elif at and self._chance[at] < near:
                 options = self._around(targets[-1], at, used, picks)
-            # All nodes of `fresh` are different, so one of them is new whenever one is wanted.
+            # All nodes of `fresh` are different, so it has a new node whenever one is needed.
             options = options or [next(node for node in fresh if node not in used)]
             first, nodes = self._subgraphs.of(options, [at // self._window] * len(options))
             common = np.add.reduceat(np.isin(nodes, last), first[:-1], dtype=np.int64)
@@ -334,7 +338,7 @@ class _Choice:
     def _around(
         self, target: int, at: int, used: set[int], picks: np.random.Generator
     ) -> list[int]:
-        """Some nodes of subgraphs of a target that were not asked for."""
+        """Returns nodes of a target's subgraphs without an earlier request."""
         streams = range(POOL_STREAM + POOLS * at, POOL_STREAM + POOLS * (at + 1))
         _, pool = self._subgraphs.of([target] * POOLS, streams)
         options = [node for node in np.unique(pool).tolist() if node not in used]
@@ -343,10 +347,10 @@ class _Choice:
 
 
 def _reached(choice: _Choice, wanted: float) -> _Reached:
-    """A whole stream with the locality wanted, or that of random targets if it is larger.
+    """Returns a whole stream with the wanted locality, or with that of random targets if larger.
 
     Raises:
-        UnsupportedArgument: It is not reached.
+        UnsupportedArgument: The locality is not reached.
     """
     sample = min(choice.count, SAMPLE)
     found = _tuned(lambda near: choice.walk(near, sample), wanted)
@@ -355,14 +359,14 @@ def _reached(choice: _Choice, wanted: float) -> _Reached:
     if found.locality < wanted - MISSED:
         raise UnsupportedArgument(
             f"locality {wanted:g} is reached by the first {SAMPLE} requests, but all "
-            f"{choice.count} have {found.locality:.2f}: too few nodes are close to each other; ask "
-            "for fewer requests or for less locality"
+            f"{choice.count} reach only {found.locality:.2f}, because too few nodes are close to "
+            "each other; use fewer requests or a lower locality"
         )
     return found
 
 
 def _tuned(walk: Callable[[float], _Reached], wanted: float) -> _Reached:
-    """The walk whose locality is the one wanted, found between two that enclose it."""
+    """Returns the walk with the wanted locality, found between two that enclose it."""
     low = walk(0.0)
     if wanted <= low.locality:
         return low
@@ -370,8 +374,8 @@ def _tuned(walk: Callable[[float], _Reached], wanted: float) -> _Reached:
     if wanted > high.locality + TOLERANCE:
         raise UnsupportedArgument(
             f"locality {wanted:g} cannot be reached on this graph with these fanouts, windows and "
-            f"repeats; the largest is {high.locality:.2f}: ask for at most that, or use a larger "
-            "window, larger fanouts or fewer repeats"
+            f"repeats; the largest is {high.locality:.2f}: use at most that, or a larger window, "
+            "larger fanouts or fewer repeats"
         )
     best = min(low, high, key=lambda one: abs(one.locality - wanted))
     for _ in range(ROUNDS):
@@ -385,7 +389,7 @@ def _tuned(walk: Callable[[float], _Reached], wanted: float) -> _Reached:
 
 
 def _locality(subgraphs: _Subgraphs, targets: np.ndarray, window: int) -> float:
-    """Equation 7, the mean over adjacent requests, each drawn as in its window."""
+    """Returns the mean of equation 7 over adjacent requests, each with the draws of its window."""
     total = 0.0
     for start in range(0, len(targets) - 1, CHUNK):
         part = targets[start : start + CHUNK + 1]
@@ -401,7 +405,7 @@ def _locality(subgraphs: _Subgraphs, targets: np.ndarray, window: int) -> float:
 def _by_affinity(
     subgraphs: _Subgraphs, targets: np.ndarray, within: int, window: int
 ) -> np.ndarray:
-    """Places of requests, stretch by stretch: next comes who shares most nodes with the last."""
+    """Returns the order of requests: in each run, the next shares most nodes with the last."""
     order: list[int] = []
     for start in range(0, len(targets), within):
         part = targets[start : start + within]
@@ -417,13 +421,13 @@ def _by_affinity(
             is_last[own] = True
             common = np.add.reduceat(is_last[compact], first[:-1], dtype=np.int64)
             is_last[own] = False
-            # Of several, the one that arrived first.
+            # Of equal ones, the one that arrived first.
             current = int(np.argmax(np.where(left, common, -1)))
     return np.array(order, dtype=np.int64)
 
 
 def _shuffled(targets: np.ndarray, within: int, seed: int) -> np.ndarray:
-    """Each stretch in random order."""
+    """Returns targets with each run in random order."""
     if not within:
         return targets
     random = np.random.default_rng([seed, 3])
@@ -432,7 +436,7 @@ def _shuffled(targets: np.ndarray, within: int, seed: int) -> np.ndarray:
 
 
 def _answered(targets: np.ndarray, keep: int) -> np.ndarray:
-    """Whether the result of each request is among the `keep` that were used last."""
+    """Returns whether the result of each request is among the `keep` most recently used."""
     kept: OrderedDict[int, None] = OrderedDict()
     found = np.zeros(len(targets), dtype=bool)
     for at, target in enumerate(targets.tolist() if keep else []):
@@ -445,7 +449,7 @@ def _answered(targets: np.ndarray, keep: int) -> np.ndarray:
 
 
 def _share(name: str, value: Any) -> float:
-    """An argument from 0 to 1."""
+    """Returns an argument as float, if it is from 0 to 1."""
     is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
     if not is_number or not 0 <= float(value) <= 1:
         raise UnsupportedArgument(f"{name} is {value!r}; use a number from 0 to 1")
@@ -453,11 +457,11 @@ def _share(name: str, value: Any) -> float:
 
 
 def _repeated(repeats: Any, count: int) -> int:
-    """How many requests repeat."""
+    """Returns the number of repeated requests."""
     again = round(_share("repeats", repeats) * count)
     if again >= count:
         raise UnsupportedArgument(
-            f"repeats is {repeats!r}: {again} of {count} requests would repeat an earlier one, but "
-            "the first cannot; use less"
+            f"repeats is {repeats!r}, so {again} of {count} requests would repeat an earlier one, "
+            "but the first request cannot; use a smaller share"
         )
     return again

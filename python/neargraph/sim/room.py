@@ -1,6 +1,6 @@
-"""Whether a graph fits into memory: as it is stored, with rows of int8, with sparse rows.
+"""Checks whether a graph fits into memory: as it is stored, with int8 rows, or with sparse rows.
 
-What must not live here: how fast anything is.
+What must not live here: speeds.
 """
 
 import math
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from neargraph.store import Store
 
 _LOOKED_AT = 2048
-# Of a sparse row beside its entries, and of the number of a column in one
+# Bytes of a sparse row without its entries, and of a column number in an entry
 # (docs/reference/format.md).
 _SPARSE_ROW_BYTES = 8
 _NARROW_COLUMNS = 65_536
@@ -28,14 +28,14 @@ _NARROW_COLUMNS = 65_536
 
 @dataclass
 class Room:
-    """What a graph takes of memory.
+    """The memory that a graph needs.
 
     Attributes:
-        memory_bytes: As of `neargraph.open`.
-        topology_bytes: Of lists and their index.
-        rows_bytes: Of the rows as they are stored.
-        int8_bytes: Of rows of one byte a column; None if that is no less.
-        sparse_bytes: Of rows without their zeros, judged by some of them; None if that is no less.
+        memory_bytes: The memory budget, as in `neargraph.open`.
+        topology_bytes: Size of the lists and their index.
+        rows_bytes: Size of the rows as they are stored.
+        int8_bytes: Size of int8 rows; None if that is not less.
+        sparse_bytes: Size of sparse rows, estimated from a sample; None if that is not less.
     """
 
     memory_bytes: int
@@ -46,17 +46,17 @@ class Room:
 
     @property
     def needed_bytes(self) -> int:
-        """Memory in which a loader holds all of it."""
+        """The memory with which a loader can cache the whole graph."""
         return self._needed(self.rows_bytes)
 
     @property
     def fits(self) -> bool:
-        """Whether the graph fits as it is."""
+        """Whether the graph fits as it is stored."""
         return self.needed_bytes <= self.memory_bytes
 
     @property
     def fits_as(self) -> str | None:
-        """ "sparse" or "int8", whichever makes it fit; None if neither does, or it fits anyway."""
+        """ "sparse" or "int8", if the graph fits only with it; else None."""
         if self.fits:
             return None
         for name, found in (("sparse", self.sparse_bytes), ("int8", self.int8_bytes)):
@@ -65,7 +65,7 @@ class Room:
         return None
 
     def words(self) -> str:
-        """What follows for a buyer."""
+        """Returns the conclusion for a buyer."""
         have, need = format_bytes(self.memory_bytes), format_bytes(self.needed_bytes)
         lead = f"The graph needs {need} of memory; this host gives it {have}"
         if self.fits:
@@ -84,7 +84,7 @@ class Room:
 
 
 def room_of_store(store: "Store", tensor: str | None) -> Room:
-    """What a store of one node type takes, from the sizes of its files and a look at some rows."""
+    """Measures a store of one node type, from the sizes of its files and a sample of rows."""
     folder = Path(store.path)
     topology = sum(file.stat().st_size for file in folder.glob("e*.dat"))
     (nodes,) = store.types.node_types
@@ -94,7 +94,7 @@ def room_of_store(store: "Store", tensor: str | None) -> Room:
         return Room(memory, topology, 0)
     columns = meta.num_columns
     if meta.sparse or columns == 0:
-        # Rows and entries lie in files of their own, beside those of small tensors.
+        # Rows and entries have files of their own; small tensors share one.
         return Room(memory, topology, sum(file.stat().st_size for file in folder.glob("t*.dat")))
     dense = meta.num_rows * columns * meta.numpy_dtype.itemsize
     int8 = meta.num_rows * columns
@@ -109,20 +109,20 @@ def room_of_store(store: "Store", tensor: str | None) -> Room:
 
 
 def room_of_trace(trace: Trace, memory_bytes: int) -> Room:
-    """What the graph of a trace takes. Its rows are not at hand, so they are not inspected."""
+    """Computes the memory for the graph of a trace. Its rows are not available to inspect."""
     topology, rows = sizes_of(trace)
     int8 = int(trace.about["columns"]) * int(trace.about["num_nodes"])
     return Room(memory_bytes, topology, rows, int8 if int8 < rows else None)
 
 
 def usual_memory() -> int:
-    """A quarter of the machine's memory, as `neargraph.open` takes it unless told otherwise."""
+    """Returns a quarter of the machine's memory, the default of `neargraph.open`."""
     pages, page_bytes = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
     return pages * page_bytes // 4
 
 
 def _sparse_bytes(store: "Store", node_type: int, tensor: str, count: int, columns: int) -> int:
-    """Of all rows without their zeros, from some that lie evenly over the tensor."""
+    """Estimates the size of all rows as sparse rows, from an evenly spaced sample."""
     ids = np.unique(np.linspace(0, max(0, count - 1), min(count, _LOOKED_AT)).astype(np.int64))
     if not len(ids):
         return 0

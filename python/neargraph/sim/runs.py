@@ -1,4 +1,4 @@
-"""Running platforms on traces, and the results as columns."""
+"""Simulates platforms on traces, with results as columns."""
 
 import json
 import os
@@ -32,23 +32,31 @@ PICOS = 1e-12
 WORKERS_MAX = 64
 _SHARES = ("flash", "host", "pcie", "compute")
 
-# What a sweep may vary beside the constants of a device.
+# The arguments that a sweep can vary, in addition to the constants of a device.
 _SWEPT_ARGUMENTS = {"batch_size", "hidden", "layer", "outputs", "seed"}
 _SWEPT_ARGUMENTS |= {"targets_per_command", "workers", "merged", "grouped", "cache_pages"}
 
 
 class Runs:
-    """One row a run: columns as NumPy arrays by name, and each run whole in `details`.
+    """The results of runs, with one row for each run.
 
-    Columns: `platform`, `source`, `seed` of the trace, `targets_per_s`, `targets_per_joule`; means
-    over batches, or groups of them, in seconds: `interval_s`, `flash_s`, `host_s`, `pcie_s`,
-    `compute_s`; `gemm_share`, the part of the accelerator's time that products by weights take (0
-    where none is counted); `bound_by`, the server that no order of events could beat, and
-    `headroom`, the time of a batch over that bound; `reads` of flash pages a batch, and `hit_rate`
-    of the page cache. A sweep adds the column `value`. With several workers, times are those of the
-    batches that are in the device together, and the parts those of the one that was ready last.
-    Without an SSD ("host-DRAM", "host-PMEM"), `host_s` is the time of memory, and there are no
-    `reads`.
+    ``runs[name]`` is a column as a NumPy array; `details` has the complete result of each run.
+
+    Columns:
+
+    - `platform`, `source`, and `seed` of the trace.
+    - `targets_per_s`, `targets_per_joule`.
+    - Means over batches (or groups of batches) in seconds: `interval_s`, `flash_s`, `host_s`,
+      `pcie_s`, `compute_s`.
+    - `gemm_share`: the share of products by weights in the accelerator's time, 0 if not counted.
+    - `bound_by`: the resource whose work alone is the lower bound of the time.
+    - `headroom`: the time of a batch over that bound.
+    - `reads`: flash pages read per batch. `hit_rate`: of the page cache.
+    - `value`: the swept value, in the result of `sweep`.
+
+    With several workers, a time is that of the batches that are in the device together, and its
+    parts are those of the last one to finish. Without an SSD ("host-DRAM", "host-PMEM"), `host_s`
+    is the time of memory accesses, and `reads` is 0.
     """
 
     def __init__(self, rows: list[dict[str, Any]], details: list[dict[str, Any]]) -> None:
@@ -67,7 +75,7 @@ class Runs:
         return {name: self[name] for name in (self.rows[0] if self.rows else {})}
 
     def with_column(self, name: str, value: Any) -> "Runs":
-        """The same runs with one more column, the same value in each row."""
+        """Returns the runs with one more column, which has the same value in each row."""
         return Runs([{**row, name: value} for row in self.rows], self.details)
 
     def __add__(self, other: "Runs") -> "Runs":
@@ -93,36 +101,37 @@ def simulate(
     cache_pages: int = 0,
     **drawn: Any,
 ) -> Runs:
-    """Runs platforms on a trace, or on batches drawn of a data set.
+    """Simulates platforms on a trace, or on batches drawn from a data set.
 
     Args:
-        trace: What batches visit.
-        dataset: In its place, one of `DATASETS`; `batches`, `batch_size`, `fanouts` and `seed` go
-            to `Trace.of_dataset`.
-        platforms: Names, or "all" of `PLATFORMS`; there are `MORE_PLATFORMS`.
-        mode: `paper` leaves out what the publication does, `detailed` has every cost.
-        device: Constants, of `config`; those of the mode unless given.
-        hidden: Columns between layers.
-        outputs: Columns of the result.
-        backward: Whether gradients are computed, too.
-        layer: What is computed of a node and its neighbours: "sage", "gcn", "gin" or "ngcf".
-        placement: Which page lies on which die: "random"; "striped" over channels, dies and planes
-            where each page holds what an average degree puts there; "direct_layout", the same with
-            the pages of the file that the direct layout makes of the trace's store. "auto" is
-            "random" in mode `paper`, else "direct_layout" where the trace knows that file.
-        workers: Batches in the device at the same time, 1 to 64, each with hops of its own; the
-            next ones begin when all are ready. Not with `grouped` or `cache_pages`.
-        targets_per_command: Targets of a command, on "SmartSAGE-coalesced" alone; 0 is a batch.
-        merged: A page that a hop wants several times is read once (GLIST's S); this and the next
-            two are for platforms that read whole pages hop by hop: CC, CC-pipe, FPGA-CSD,
-            SmartSage, GList, BG-1.
-        grouped: So many batches are one (GLIST's G), at most 1,024.
-        cache_pages: Pages that the SSD's memory keeps from batch to batch (GLIST's C), the least
-            recently used go first.
+        trace: The trace to simulate.
+        dataset: One of `DATASETS`, instead of a trace. `batches`, `batch_size`, `fanouts` and
+            `seed` are passed to `Trace.of_dataset`.
+        platforms: Names from `PLATFORMS` and `MORE_PLATFORMS`, or "all" for `PLATFORMS`.
+        mode: `paper` leaves out the costs that the publication leaves out. `detailed` has all.
+        device: Constants from `config`. Default: those of the mode.
+        hidden: Number of columns between layers.
+        outputs: Number of columns of the result.
+        backward: Whether to compute gradients.
+        layer: The layer of the model: "sage", "gcn", "gin" or "ngcf".
+        placement: The placement of pages on dies. "random". "striped": over channels, dies and
+            planes, with the same number of nodes in each page, by the mean degree.
+            "direct_layout": striped, with the pages of the direct layout of the trace's store.
+            "auto": "random" in mode `paper`; otherwise "direct_layout" if the trace has its pages.
+        workers: Number of batches in the device at the same time, 1 to 64. Their hops are
+            independent. The next batches start when all have finished. Not with `grouped` or
+            `cache_pages`.
+        targets_per_command: Targets per command, for "SmartSAGE-coalesced" only; 0 is a batch.
+        merged: Whether a page is read only once per hop (GLIST's S). `merged`, `grouped` and
+            `cache_pages` are for platforms that read whole pages hop by hop: CC, CC-pipe,
+            FPGA-CSD, SmartSage, GList, BG-1.
+        grouped: Number of batches that are processed as one (GLIST's G), at most 1,024.
+        cache_pages: Number of pages that the SSD's memory keeps between batches (GLIST's C). The
+            least recently used are evicted first.
 
     Raises:
-        UnsupportedArgument: For a device that cannot be, an unknown platform, a row that fills a
-            page; the message names the constant.
+        UnsupportedArgument: A constant is out of range, a platform is unknown, or a row fills a
+            page. The message names the constant.
     """
     trace = given_trace(trace, dataset, drawn)
     model = model_of(hidden, outputs, backward, layer)
@@ -146,21 +155,21 @@ def simulate(
 
 
 def given_trace(trace: Trace | None, dataset: str | None, drawn: dict[str, Any]) -> Trace:
-    """The trace, or the one that is drawn of a data set with arguments of `Trace.of_dataset`."""
+    """Returns the trace, or one drawn from a data set with arguments of `Trace.of_dataset`."""
     if (trace is None) == (dataset is None):
-        raise UnsupportedArgument("give a trace or the name of a data set")
+        raise UnsupportedArgument("expected a trace or dataset=, but not both; give one of them")
     if trace is None:
         return Trace.of_dataset(str(dataset), **drawn)
     if drawn:
-        raise UnsupportedArgument(f"{', '.join(drawn)} belong to dataset=, not to a trace")
+        raise UnsupportedArgument(f"{', '.join(drawn)} apply only to dataset=, not to a trace")
     return trace
 
 
 def _placed(placement: str, trace: Trace, mode: Mode, device: Config) -> str:
-    """Which placement is meant."""
+    """Returns the placement, with "auto" resolved."""
     if placement not in ("auto", "random", "striped", "direct_layout"):
         raise UnsupportedArgument(
-            f'placement "{placement}": use "auto", "random", "striped" or "direct_layout"'
+            f'placement is {placement!r}; use "auto", "random", "striped" or "direct_layout"'
         )
     if placement != "auto":
         return placement
@@ -171,7 +180,7 @@ def _placed(placement: str, trace: Trace, mode: Mode, device: Config) -> str:
 def job_of(
     trace: Trace, platform: str, device: Config, model: dict[str, Any], placement: str
 ) -> dict[str, Any]:
-    """One simulation as the compiled core takes it; `model` lacks the columns of a row."""
+    """Returns one simulation for the compiled core. `model` has no number of columns of a row."""
     about = trace.about
     return {
         "platform": platform,
@@ -184,9 +193,10 @@ def job_of(
 
 
 def sweep(name: str, values: Iterable[Any], *, mode: Mode = "paper", **how: Any) -> Runs:
-    """`simulate` for each value of one constant, by its name (`flash.channels`, or `channels` where
-    no other ends so), or of one of its arguments, such as `batch_size` of a data set, `hidden` or
-    `workers`.
+    """Calls `simulate` for each value of one constant or argument.
+
+    `name` is a constant, such as `flash.channels` (or `channels`, if that is unique), or an
+    argument of `simulate`, such as `hidden` or `workers`, or `batch_size` for a data set.
 
     Example:
         >>> found = sweep("flash.channels", [4, 8], dataset="amazon", platforms=["BG-2"])
@@ -197,7 +207,7 @@ def sweep(name: str, values: Iterable[Any], *, mode: Mode = "paper", **how: Any)
     if name not in _SWEPT_ARGUMENTS:
         name = full_name(base if base is not None else config(mode), name)
     if name == "flash.page_bytes" and mode == "detailed":
-        # Places are known for one size of pages at most, and points have to compare.
+        # A trace has places for at most one page size, and all points must be comparable.
         how.setdefault("placement", "striped")
 
     def one(value: Any) -> Runs:
@@ -213,20 +223,23 @@ def sweep(name: str, values: Iterable[Any], *, mode: Mode = "paper", **how: Any)
 
 
 def speeds_and_times(row: dict[str, Any]) -> list[str]:
-    """Of a run, as tables show it: targets a second, times of a batch in us, targets a joule."""
+    """Returns a run as cells of a table: targets/s, times of a batch in us, targets per joule."""
     times = [f"{row[f'{part}_s'] * 1e6:,.1f}" for part in ("interval", *_SHARES)]
     return [f"{row['targets_per_s']:,.0f}", *times, f"{row['targets_per_joule']:,.0f}"]
 
 
 def in_parallel(work: Callable[[Any], T], items: Iterable[Any]) -> list[T]:
-    """The results of `work` in the order of items; simulations leave Python alone meanwhile."""
+    """Returns the results of `work` in the order of items. Simulations release Python's lock."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         return list(pool.map(work, items))
 
 
 def paper_ratios(repeats: int = 5, progress: Callable[[], None] | None = None) -> dict[str, float]:
-    """Throughput of each platform over that of each other, as "BG-2/CC": the mean over the five
-    data sets of the mean over `repeats` random seeds, in mode `paper` at batch 128."""
+    """Returns the throughput of each platform over that of each other, by names such as "BG-2/CC".
+
+    Each value is the mean over `repeats` random seeds, then over the five data sets, in mode
+    `paper` with a batch size of 128.
+    """
     speeds = np.zeros((len(DATASETS), repeats, len(PLATFORMS)))
     for at, name in enumerate(DATASETS):
         for seed in range(repeats):
@@ -240,7 +253,7 @@ def paper_ratios(repeats: int = 5, progress: Callable[[], None] | None = None) -
 
 
 def listed(platforms: str | Sequence[str]) -> list[str]:
-    """Names of platforms, each once.
+    """Returns the names of platforms without repeats.
 
     >>> listed("CC,BG-2,CC")
     ['CC', 'BG-2']
@@ -256,7 +269,7 @@ def _row(trace: Trace, run: dict[str, Any]) -> dict[str, Any]:
         return float(np.mean([*values]))
 
     issued, hits = (sum(b["outcome"][name] for b in batches) for name in ("issued", "hits"))
-    # The same server nearly always; the last whole one stands for all, with a cache that is warm.
+    # Nearly always the same for all batches; the last complete one has a warm cache.
     most = max(batch["targets"] for batch in batches)
     last = next(batch for batch in reversed(batches) if batch["targets"] == most)
     bound, server = last["bound"]

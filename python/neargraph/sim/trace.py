@@ -1,6 +1,7 @@
-"""What batches visit, as columns; recorded from a store or drawn for a graph known by its counts.
+"""Traces: the nodes and edges that sampling visits, as columns.
 
-A saved trace is an .npz of these columns with what shaped it, so NumPy alone can read it.
+A trace is recorded from a store, or drawn for a graph that is known by its counts. A saved trace is
+an .npz file of the columns and a description, which NumPy alone can read.
 """
 
 import json
@@ -22,26 +23,26 @@ from .config import DATASETS, whole, word_bits_of
 if TYPE_CHECKING:
     from neargraph.store import Store
 
-# A batch of more visits would not fit into the memory of a small machine several times over.
+# Several copies of a trace with this number of visits fit into the memory of a small machine.
 VISITS_MAX = 1 << 26
 ABOUT = {"source", "feature_bytes", "mean_degree", "columns", "fanouts", "batch_size", "seed"}
 ROW_BYTES_MAX = 1 << 22
-# What its columns are called in a file; pages are as long as those of the mode `detailed`.
+# Prefix of the columns of places in a file. Pages have the size of those in mode `detailed`.
 PLACE = "place_"
 PAGE_BYTES = 4096
-# What a page of the direct layout has beside the row of a node, at least
+# The least number of bytes beside a node's row in a page of the direct layout
 # (docs/reference/direct.md).
 BESIDE_ROW_BYTES = 62
 COLUMNS = ["node", "degree", "hop", "first_draw", "position", "found", "first_entry"]
 
 
 class Trace:
-    """The visits of some batches, and the measures of the graph they are of.
+    """The nodes and edges that some batches visit, and the sizes of their graph.
 
     Attributes:
-        about: What shaped it: `source`, `feature_bytes`, `mean_degree`, `columns` (features of a
-            node), `num_nodes`, `num_edges`, `fanouts`, `batch_size`, `seed`, `fingerprint` where it
-            is of a store, and `word_bits` where the words of a row have not 16.
+        about: The description: `source`, `feature_bytes`, `mean_degree`, `columns` (features per
+            node), `num_nodes`, `num_edges`, `fanouts`, `batch_size`, `seed`; also `fingerprint` if
+            the trace is of a store, and `word_bits` if a column of a row does not have 16 bits.
     """
 
     def __init__(self, core: _core.Trace, about: dict[str, Any]) -> None:
@@ -59,21 +60,22 @@ class Trace:
         seed: int = 0,
         word_bits: int = 16,
     ) -> "Trace":
-        """Draws batches of one of `DATASETS`, whose graph is never made
-        (docs/explanation/ssd-model.md).
+        """Draws batches of one of `DATASETS` without creating its graph.
+
+        docs/explanation/ssd-model.md describes the random model.
 
         Args:
-            name: Which.
-            batches: As many.
-            batch_size: Targets of a batch.
-            fanouts: Neighbours of a node by hop.
-            seed: Of all draws.
-            word_bits: Of a column of a row in the flash: 8, 16 or 32. What computes on rows has
-                its own constant, `accelerator.word_bits` or `discrete.word_bits`.
+            name: Name of the data set.
+            batches: Number of batches.
+            batch_size: Targets per batch.
+            fanouts: Neighbours per node by hop.
+            seed: Random seed of all draws.
+            word_bits: Bits of a column of a row in the flash: 8, 16 or 32. Accelerators have
+                their own constants, `accelerator.word_bits` and `discrete.word_bits`.
 
         Raises:
-            NameNotFound: If there is no such set.
-            UnsupportedArgument: If there are too many visits, or no words of that size.
+            NameNotFound: The data set is unknown.
+            UnsupportedArgument: The batches visit too many nodes, or `word_bits` is not valid.
         """
         bits = word_bits_of(word_bits)
         batches, batch_size, seed = _shape(batches, batch_size, seed)
@@ -83,8 +85,8 @@ class Trace:
         )
         if visits > VISITS_MAX:
             raise UnsupportedArgument(
-                f"{batches} batches of {batch_size} with fanouts {wanted} visit too many nodes; "
-                f"{VISITS_MAX:,} can be simulated at a time"
+                f"{batches} batches of {batch_size} with fanouts {wanted} visit too many nodes: "
+                f"at most {VISITS_MAX:,} can be simulated; use fewer batches or smaller fanouts"
             )
         core = _core.Trace.of_dataset(name, batches, batch_size, wanted, seed)
         known = DATASETS[name]
@@ -98,7 +100,7 @@ class Trace:
             "log_degree_deviation": 1.0,
         }
         shape = {"fanouts": list(fanouts), "batch_size": batch_size, "seed": seed}
-        # Traces of the usual words are what they were before there were others.
+        # Traces with the default word size have no entry, as before other sizes were supported.
         words = {} if bits == 16 else {"word_bits": bits}
         return cls(core, about | shape | words)
 
@@ -117,31 +119,32 @@ class Trace:
         page_bytes: int | None = PAGE_BYTES,
         progress: Callable[[str, int, int], None] | None = None,
     ) -> "Trace":
-        """Records what the sampler visits on a store of one node type and one edge type.
+        """Records the nodes and edges that the sampler visits in a store of one node type and one
+        edge type.
 
         Args:
             store: An open store.
-            seeds: Node ids, `[n]`; None draws them at random from all nodes.
-            fanouts: Neighbours of a node by hop.
-            seed: Of seeds and draws.
-            batches: As many at most.
-            batch_size: Seeds of a batch; the last may have fewer.
-            tensor: Whose rows are the features; None for the topology alone, without rows.
-            row_bytes: Bytes of a row, instead of a tensor's rows; its columns have 4 bytes.
-            page_bytes: Records as well where the nodes lie in a file of the direct layout with
-                such pages (a pass over the degrees of all nodes); None leaves that out, as do rows
-                that do not fit into a page.
-            progress: Called with a phase, and how much of how much of it is done.
+            seeds: Node ids, `[n]`. None draws them at random from all nodes.
+            fanouts: Neighbours per node by hop.
+            seed: Random seed of seeds and draws.
+            batches: The most batches to record.
+            batch_size: Seeds per batch; the last may have fewer.
+            tensor: The tensor with the features. None records the topology alone, without rows.
+            row_bytes: Bytes of a row, instead of those of a tensor; columns have 4 bytes each.
+            page_bytes: Also record the places of nodes in a file of the direct layout with pages of
+                this size, which takes a pass over the degrees of all nodes. None does not record
+                them; neither are they recorded if a row does not fit into a page.
+            progress: Called with (phase, done, total).
 
         Raises:
-            NameNotFound: If the nodes have no such tensor; the message says how to go on without.
-            UnsupportedArgument: For a store of several types.
+            NameNotFound: The nodes have no such tensor. The message lists the alternatives.
+            UnsupportedArgument: The store has several types.
         """
         batches, batch_size, seed = _shape(batches, batch_size, seed)
         schema = store.types
         if len(schema.node_types) != 1 or len(schema.edge_types) != 1:
             raise UnsupportedArgument(
-                f"a trace is of one node type and one edge type; {store.path} has "
+                f"a trace requires a store with one node type and one edge type; {store.path} has "
                 f"{len(schema.node_types)} and {len(schema.edge_types)}"
             )
         (nodes,) = schema.node_types
@@ -171,17 +174,20 @@ class Trace:
 
     @property
     def columns(self) -> dict[str, np.ndarray]:
-        """The columns by name: of entries (visited nodes) `node`, `degree`, `hop`, `first_draw`; of
-        draws `position` and `found`; of batches `first_entry`."""
+        """The columns by name.
+
+        One value per visited node: `node`, `degree`, `hop`, `first_draw`. One per draw: `position`,
+        `found`. One per batch: `first_entry`.
+        """
         return self.core.columns()
 
     @property
     def page_bytes(self) -> int | None:
-        """Of the pages whose places in a file of the direct layout are known."""
+        """Size of the direct layout's pages whose places are recorded, or None."""
         return self.core.page_bytes
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes an .npz, whole or not at all."""
+        """Writes an .npz file. One rename makes the complete file visible."""
         target = Path(path)
         half = target.with_name(f".{target.name}.{os.getpid()}")
         about = np.frombuffer(json.dumps(self.about).encode(), dtype=np.uint8)
@@ -195,10 +201,10 @@ class Trace:
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], store: "Store | None" = None) -> "Trace":
-        """Reads what `save` wrote; with `store`, only if it is of that store as it is now.
+        """Reads a file that `save` wrote. With `store`, checks that the trace is of its version.
 
         Raises:
-            UnsupportedArgument: If the file is no trace, is cut off, or is of another store.
+            UnsupportedArgument: The file is not a trace, is truncated, or is of another store.
         """
         try:
             with np.load(path, allow_pickle=False) as file:
@@ -214,14 +220,14 @@ class Trace:
             raise
         except Exception as error:  # parsers of damaged bytes raise nearly anything
             said = " ".join(str(error).split())
-            why = said if zipfile.is_zipfile(path) else "cut off, or something else"
+            why = said if zipfile.is_zipfile(path) else "truncated, or not an .npz file"
             raise UnsupportedArgument(
-                f"{path} is no whole trace ({why}); record it again with Trace.save"
+                f"{path} is not a complete trace ({why}); record it again with Trace.save"
             ) from error
         if store is not None and about.get("fingerprint") != store.fingerprint:
             raise UnsupportedArgument(
-                f"{path} was recorded on {about['source']}, not on {store.path} as it is now; "
-                "record it again"
+                f"{path} was recorded on {about['source']}, not on the current version of "
+                f"{store.path}; record it again"
             )
         return cls(core, about)
 
@@ -230,7 +236,7 @@ class Trace:
 
 
 def _row(nodes: Any, tensor: str | None, row_bytes: int | None) -> tuple[int, int]:
-    """Bytes and columns of a row."""
+    """Returns the bytes and columns of a row."""
     if row_bytes is not None:
         width = whole("row_bytes", row_bytes, 4, ROW_BYTES_MAX)
         return width, width // 4
@@ -240,8 +246,8 @@ def _row(nodes: Any, tensor: str | None, row_bytes: int | None) -> tuple[int, in
     if found is None:
         known = ", ".join(t.name for t in nodes.tensors) or "none"
         raise NameNotFound(
-            f"nodes have no tensor {tensor!r}; they have {known}; name another, none for the "
-            "topology alone, or the bytes that a row would have"
+            f"nodes have no tensor {tensor!r}; they have {known}; give another tensor, or "
+            "row_bytes=, or no tensor to record the topology alone"
         )
     return found.num_columns * found.numpy_dtype.itemsize, found.num_columns
 
@@ -249,7 +255,7 @@ def _row(nodes: Any, tensor: str | None, row_bytes: int | None) -> tuple[int, in
 def _parts(
     seeds: Any, num_nodes: int, batches: int, batch_size: int, seed: int
 ) -> list[np.ndarray]:
-    """Seeds by batch."""
+    """Returns the seeds by batch."""
     count = batches * batch_size
     if seeds is None:
         picked = np.random.default_rng(seed).integers(0, num_nodes, count)
@@ -257,21 +263,21 @@ def _parts(
         picked = np.asarray(seeds)
         if picked.ndim != 1 or picked.dtype.kind not in "iu":
             raise UnsupportedArgument(
-                f"seeds are node ids, a list of whole numbers, not {picked.dtype} of shape "
+                f"seeds= is not valid: expected a list of node ids, got {picked.dtype} of shape "
                 f"{list(picked.shape)}"
             )
         picked = picked[:count]
     picked = np.ascontiguousarray(picked, dtype=np.int64)
     if not len(picked):
-        raise UnsupportedArgument("no seeds; name some, or leave seeds= out")
-    # A node is a seed of a batch once.
+        raise UnsupportedArgument("seeds= is empty; give node ids, or drop seeds=")
+    # A node is a seed only once in a batch.
     return [np.unique(picked[at : at + batch_size]) for at in range(0, len(picked), batch_size)]
 
 
 def _fanouts(fanouts: Sequence[int]) -> list[int]:
     found = list(fanouts)
     if not 1 <= len(found) <= 16:
-        raise UnsupportedArgument(f"fanouts {found}: name 1 to 16, one for each hop")
+        raise UnsupportedArgument(f"fanouts={found} is not valid: expected 1 to 16, one per hop")
     return [whole("fanouts", fanout, 1, VISITS_MAX) for fanout in found]
 
 

@@ -1,8 +1,7 @@
-"""A loader that was watched: what it read, how long it took, and how long the same requests take on
-another disk.
+"""Measures a loader: its read requests, its time, and the time of these requests on another disk.
 
-What must not live here: how a loader reads; it is run as users run it. The invariant: the time of
-the processor is measured, that of a disk is modelled, and neither stands for the other.
+What must not live here: how a loader reads; it is run as users run it. The invariant: processor
+times are measured, and disk times are modelled.
 """
 
 import json
@@ -10,10 +9,10 @@ import math
 import os
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
@@ -25,37 +24,48 @@ from .config import Config, check, config, whole
 if TYPE_CHECKING:
     from neargraph.store import Store
 
-# A log of requests (`Store.log_reads`): what it begins with, and its records.
+# A log of requests (`Store.log_reads`): size of its header, and its records.
 _HEAD_BYTES = 16
 RECORD = np.dtype([("offset", "<u8"), ("bytes", "<u4"), ("file", "<u4")])
 _FOLLOWS = 1 << 31
-# Rates of two stretches of a steady loader differ by less.
+# The rate is steady if two consecutive parts of the time differ by less than this share.
 _STEADY_SHARE = 0.15
 _STRETCHES = 12
-# Of the time in which it is watched.
+# The number of parts of the measured time.
 _PARTS = 5
 
-# Batches, seeds, seconds, and seconds of the processor.
+# Batches, seeds, wall seconds and processor seconds.
 Part = tuple[int, int, float, float]
+
+
+class SsdTimes(TypedDict):
+    """Simulated times of a loader's requests on an SSD, as `Watched.on_ssd` returns them."""
+
+    seconds: float
+    """Seconds per batch."""
+    disk_seconds: float
+    """The part of the requests and of temporary files."""
+    bound_by: str
+    """The resource that takes the most time."""
 
 
 @dataclass
 class Watched:
-    """What a loader did for some batches, once its caches and windows were full.
+    """Measurements of a loader after its caches and windows were full.
 
     Attributes:
         reading: How rows were read: "held in memory", "scan", "window", "distribute" or "batch by
-            batch"; "modelled" where no loader ran.
-        batches: Batches that were watched.
-        targets: Their seeds.
-        seconds: Of a batch, as measured; NaN where no loader ran.
-        cpu_seconds: Of a batch, of all threads of the process together.
-        cores: That they share.
-        is_steady: Whether the last two stretches before had the same rate.
-        requests: Of the disk, in their order: ``offset``, ``bytes`` and ``file``, a number.
-        written_bytes: Of a batch, in temporary files, which are read once; no request of them is
-            among the others.
-        rates: Targets a second of some stretches of the time, as measured.
+            batch"; "modelled" if no loader ran.
+        batches: Number of measured batches.
+        targets: Number of their seeds.
+        seconds: Measured seconds per batch; NaN if no loader ran.
+        cpu_seconds: Processor seconds per batch, of all threads of the process.
+        cores: Number of cores of the machine.
+        is_steady: Whether the rate was steady before the measurement.
+        requests: Read requests in their order: ``offset``, ``bytes`` and ``file``, a number.
+        written_bytes: Bytes per batch written to temporary files, which are read once. `requests`
+            does not have these reads.
+        rates: Measured targets/s of parts of the time.
     """
 
     reading: str
@@ -71,39 +81,43 @@ class Watched:
 
     @property
     def targets_per_s(self) -> float:
-        """As measured."""
+        """Measured targets per second."""
         return self.targets_per_batch / self.seconds
 
     @property
     def targets_per_batch(self) -> float:
-        """Their mean."""
+        """Mean number of targets per batch."""
         return self.targets / self.batches
 
     @property
     def alternates(self) -> bool:
-        """Whether the disk and the processor work in turns instead of at the same time.
+        """Whether the disk and the processor take turns instead of working at the same time.
 
-        With "distribute" they do: all rows of a window are read, written and read again before its
-        batches are made.
+        This is the case for "distribute": all rows of a window are read, written and read again
+        before its batches are made.
         """
         return self.reading == "distribute"
 
-    def disk_on_host(self, host: dict[str, Any]) -> float:
-        """Seconds of the disk for a batch on a measured host, as modelled: each request takes
-        1 / (reads a second), and bytes beyond those of a read 1 / (bytes a second) each.
+    def disk_on_host(self, host: Mapping[str, Any]) -> float:
+        """Models the seconds of the disk per batch on a measured host.
+
+        Each request takes 1 / (reads/s). Each byte beyond the size of a measured read takes
+        1 / (bytes/s).
 
         Args:
-            host: Of `measure_host`; its highest depth counts, because loaders keep their queue
-                full.
+            host: The result of `measure_host`. Its rate at the highest queue depth is used, because
+                loaders keep their queue full.
         """
         longer = np.maximum(0, self.requests["bytes"].astype(np.int64) - host["read_bytes"])
         each = 1 / host["reads_per_s"][-1] + longer / host["bytes_per_s"]
         temporary = 2 * self.written_bytes / host["bytes_per_s"]
         return float(each.sum() / self.batches + temporary)
 
-    def on_host(self, host: dict[str, Any]) -> float:
-        """Seconds of a batch on a measured host, as modelled: those of the disk (`disk_on_host`),
-        or of the processor if they are more; their sum if the loader `alternates`.
+    def on_host(self, host: Mapping[str, Any]) -> float:
+        """Models the seconds per batch on a measured host.
+
+        This is the larger of the times of the disk (`disk_on_host`) and of the processor, or their
+        sum if the loader `alternates`.
         """
         return self._with_processor(self.disk_on_host(host))
 
@@ -111,22 +125,18 @@ class Watched:
         cpu = self.cpu_seconds / self.cores
         return disk + cpu if self.alternates else max(disk, cpu)
 
-    def on_ssd(self, device: Config | None = None, depth: int = 64) -> dict[str, Any]:
-        """The same requests on a simulated SSD that computes nothing, `depth` at a time.
+    def on_ssd(self, device: Config | None = None, depth: int = 64) -> SsdTimes:
+        """Simulates the same requests on an SSD that computes nothing.
+
+        Temporary files of the loader are written and read at the full rate of all dies, channels
+        and the link, and at no other time than the requests.
 
         Args:
-            device: Constants, of `config`; those of mode `detailed` unless given.
+            device: Constants from `config`. Default: those of mode `detailed`.
             depth: Requests in flight.
 
-        Temporary files of the loader are written and read as fast as all dies and channels
-        together can, and the link; nothing else happens meanwhile.
-
-        Returns:
-            ``seconds`` of a batch; ``disk_seconds``, of its requests and temporary files alone;
-            ``bound_by``, what takes the most time.
-
         Raises:
-            UnsupportedArgument: For a device that cannot be, or more pages than can be simulated.
+            UnsupportedArgument: A constant is out of range, or there are too many pages.
         """
         device = config("detailed") if device is None else device
         check(device)
@@ -144,7 +154,7 @@ class Watched:
         }
 
     def _pages(self, page_bytes: int) -> tuple[np.ndarray, np.ndarray]:
-        """Of each request the first page and how many, where files follow each other."""
+        """Returns first page and number of pages of each request, with files in sequence."""
         offset = self.requests["offset"].astype(np.uint64)
         end = offset + self.requests["bytes"]
         files, number = np.unique(self.requests["file"], return_inverse=True)
@@ -157,7 +167,7 @@ class Watched:
 
 
 def temporary_s_per_byte(device: Config) -> float:
-    """Seconds in which a device that does nothing else takes a byte and gives it back.
+    """Returns the seconds in which an otherwise idle device writes a byte and reads it back.
 
     >>> device = config("paper", **{"pcie.bytes_per_s": 1e12, "flash.channels": 1})
     >>> device = {**device, "flash": {**device["flash"], "dies_per_channel": 1}}
@@ -188,20 +198,20 @@ def watch_loader(
     warm_seconds: float = 60.0,
     **how: Any,
 ) -> Watched:
-    """Runs `NeighborLoader` on a store, with the memory that the store has, and watches it.
+    """Runs `NeighborLoader` on a store, within the store's memory, and measures it.
 
     Args:
         store: An open store of one node type.
-        fanouts: Neighbours of a node by hop.
-        batch_size: Seeds of a batch.
-        input_nodes: As of `NeighborLoader`.
-        seed: Of seeds and draws.
-        seconds: How long it is watched.
-        warm_seconds: How long it may run before that, until its rate is steady.
+        fanouts: Neighbours per node by hop.
+        batch_size: Seeds per batch.
+        input_nodes: As in `NeighborLoader`.
+        seed: Random seed of seeds and draws.
+        seconds: Seconds for which the loader is measured.
+        warm_seconds: The longest time to wait before that for a steady rate.
         how: Further arguments of `NeighborLoader`, such as ``temporary_writes``.
 
     Raises:
-        UnsupportedArgument: For times that are not above 0, or what the loader refuses.
+        UnsupportedArgument: A time is not above 0, or the loader rejects an argument.
 
     Example:
         >>> watched = watch_loader(store, seconds=1, warm_seconds=1)        # doctest: +SKIP
@@ -212,7 +222,7 @@ def watch_loader(
 
     for name, value in (("seconds", seconds), ("warm_seconds", warm_seconds)):
         if not 0 < value <= 86_400:
-            raise UnsupportedArgument(f"{name} is {value!r}; use more than 0, and a day at most")
+            raise UnsupportedArgument(f"{name} is {value!r}; use more than 0 s and at most a day")
     loader = NeighborLoader(
         store, list(fanouts), input_nodes, batch_size=batch_size, shuffle=True, seed=seed, **how
     )
@@ -250,15 +260,15 @@ def _endless(loader: Any) -> Iterator[Any]:
 
 
 def _window(loader: Any) -> int:
-    """Batches that the loader looks ahead; their time is a cycle of sampling and reading."""
+    """Returns the loader's look-ahead in batches, which is one cycle of sampling and reading."""
     return int((loader.chosen() or {}).get("window") or 1)
 
 
 def _run(batches: Iterator[Any], seconds: float, window: int, most: float) -> Part:
-    """Takes whole windows of batches until `seconds` have passed; part of one after `most`.
+    """Takes whole windows of batches for at least `seconds`; stops inside a window after `most`.
 
-    Rates differ inside of a window: where all of its rows are read before the first batch is due,
-    its batches come at once.
+    Rates differ within a window: if all of its rows are read before the first batch is due, its
+    batches arrive at once.
     """
     start, cpu = time.perf_counter(), time.process_time()
     count = targets = 0
@@ -273,7 +283,7 @@ def _run(batches: Iterator[Any], seconds: float, window: int, most: float) -> Pa
 
 
 def _watch(batches: Iterator[Any], seconds: float, window: int, most: float) -> list[Part]:
-    """Parts of whole windows, together of `seconds` at least."""
+    """Returns parts of whole windows, which together take at least `seconds`."""
     parts: list[Part] = []
     took = 0.0
     while took < seconds:
@@ -283,7 +293,7 @@ def _watch(batches: Iterator[Any], seconds: float, window: int, most: float) -> 
 
 
 def _warm_up(loader: Any, batches: Iterator[Any], seconds: float) -> bool:
-    """Runs until two stretches have the same rate, with the windows of a look-ahead full."""
+    """Runs until the look-ahead is full and the rate is steady. Returns whether it is steady."""
     rates: list[float] = []
     done, left = 0, seconds
     while left > 0:

@@ -1,4 +1,4 @@
-"""Training: mini-batches from disk, tasks, metrics, training states, run folders. Needs torch."""
+"""Training: mini-batches from disk, tasks, metrics, states, run directories. Needs torch."""
 
 from neargraph._optional import torch_for
 
@@ -9,6 +9,6 @@ with torch_for("training"):
 from .config import TrainConfig
 from .passes import Pass
 from .result import TrainResult
-from .runs import evaluate, fit, resume
+from .runs import Evaluation, evaluate, fit, resume
 
-__all__ = ["Pass", "TrainConfig", "TrainResult", "evaluate", "fit", "resume"]
+__all__ = ["Evaluation", "Pass", "TrainConfig", "TrainResult", "evaluate", "fit", "resume"]

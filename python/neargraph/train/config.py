@@ -1,28 +1,41 @@
-"""What a training run is told; equal configurations give equal losses.
+"""The settings of a training run. Equal settings give equal losses.
 
-One field per option, each checked by itself; which of them go together stands in `models.py`.
+There is one field per option, and each is checked alone here. `models.py` checks combinations.
 """
 
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import Any, Literal, get_args
 
 from neargraph.exceptions import StateMismatch, UnsupportedArgument
 from neargraph.loader.methods import MethodName
 from neargraph.loader.reading import Reading
 
-TASKS = ("node", "link", "graph")
-OBJECTIVES = ("auto", "single-label", "multi-label", "regression")
-LOSSES = ("auto", "cross-entropy", "bce", "mse", "l1", "bpr")
-SCHEDULES = ("constant", "cosine", "step", "plateau")
-NEGATIVES = ("binary", "triplet")
-TESTED = ("auto", "last", "best")
-POOLS = ("mean", "sum", "max")
-NORMS = ("none", "batch")
-DECODERS = ("dot", "mlp")
-TEMPORAL = ("auto", "off", "uniform", "last")
-ROW_OPTIMIZERS = ("adagrad", "adam", "sgd")
+TaskName = Literal["node", "link", "graph"]
+Objective = Literal["auto", "single-label", "multi-label", "regression"]
+Loss = Literal["auto", "cross-entropy", "bce", "mse", "l1", "bpr"]
+Schedule = Literal["constant", "cosine", "step", "plateau"]
+Negatives = Literal["binary", "triplet"]
+Tested = Literal["last", "best"]
+TestOn = Literal["auto", "last", "best"]
+Pool = Literal["mean", "sum", "max"]
+Norm = Literal["none", "batch"]
+Decoder = Literal["dot", "mlp"]
+Temporal = Literal["auto", "off", "uniform", "last"]
+RowOptimizer = Literal["adagrad", "adam", "sgd"]
+
+TASKS: tuple[TaskName, ...] = get_args(TaskName)
+OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
+LOSSES: tuple[Loss, ...] = get_args(Loss)
+SCHEDULES: tuple[Schedule, ...] = get_args(Schedule)
+NEGATIVES: tuple[Negatives, ...] = get_args(Negatives)
+TESTED: tuple[TestOn, ...] = get_args(TestOn)
+POOLS: tuple[Pool, ...] = get_args(Pool)
+NORMS: tuple[Norm, ...] = get_args(Norm)
+DECODERS: tuple[Decoder, ...] = get_args(Decoder)
+TEMPORAL: tuple[Temporal, ...] = get_args(Temporal)
+ROW_OPTIMIZERS: tuple[RowOptimizer, ...] = get_args(RowOptimizer)
 
 _CHOICES = {
     "task": TASKS,
@@ -43,13 +56,12 @@ _FROM_ZERO = ("weight_decay", "seed", "split_index", "save_steps", "patience", "
 _FROM_ZERO_TOO = ("coverage", "embedding")
 _FLOATS = ("lr", "weight_decay", "dropout", "attention_dropout", "schedule_factor", "clip")
 _FLOATS_TOO = ("embedding_lr", "holdout")
-# Torch and the loaders take it as an unsigned number of 64 bits; types of nodes count up from it.
+# Torch and the loaders take an unsigned 64-bit seed, and each node type adds its number to it.
 _SEED_MAX = 2**63 - 1
-# Beyond, the first step would overflow single precision, which torch ends with an error of its own.
+# With larger values, the first step would overflow single precision.
 _LARGEST = 1e36
 
-# What a run may go on with although the training state was written with something else: the
-# batches, and so the losses, are the same.
+# Settings that may differ from those of the training state: they change neither batches nor losses.
 _FREE = frozenset(("epochs", "save_steps", "val_every", "patience", "test_on", "reading")) | {
     "temporary_writes",
     "embedding_memory",
@@ -61,60 +73,79 @@ _BOUND = {"cosine": frozenset(["epochs"]), "plateau": frozenset(["val_every"])}
 
 @dataclass(frozen=True, slots=True)
 class TrainConfig:
-    """Settings of `fit`.
+    """The settings of `fit`.
 
-    Of all tasks:
-        ``model`` and ``sampler`` name rows of the tables in ``docs/how-to/training.md``; ``"auto"``
-        is the sampler that the model is made for. ``fanouts`` has one entry per layer, -1 takes all
-        neighbours. The task graph reads whole graphs: give -1 for each layer; the default is two
-        layers. ``row_normalize`` divides each feature row by its sum, as the published GCN does.
-        ``heads`` (None is the model's own number) and ``attention_dropout`` are those of models
-        that attend. ``norm`` "batch" normalises hidden layers by batch; ``pool`` is how the rows of
-        a graph become one: "mean", "sum" or "max".
+    Each setting is also an option of `neargraph train`.
 
-    What is predicted:
-        ``task`` is "node", "link" or "graph". ``target`` names the node type or the edge type
-        (``"user,buys,item"``) where a store has several. ``objective`` and ``loss`` are found from
-        the labels unless they are given. ``split`` chooses ``split_0``, ``split_1``, ...
-
-    Links:
-        ``holdout`` is the share of edges held out for validation and test, in percent, drawn by
-        `seed`; or ``val_after`` and ``test_after`` cut by time instead. Each edge that trains comes
-        with ``num_negatives`` others, each that is measured with ``eval_negatives``.
-        ``train_edges`` bounds the edges that one epoch trains on; None is all. ``eval_edges``
-        bounds those of a validation or test. ``temporal`` samples for each link only edges that are
-        earlier than it, drawn "uniform" or the "last" ones; "auto" is "last" for the model
-        temporal, and else "off". It takes ``test_after``. ``rank_all`` are metrics of the test such
-        as "recall@20", for which each link is ranked among all nodes of the type that it leads to.
-
-    Learned rows:
-        ``embedding`` is the width of rows that are learned for nodes without ``x``, and kept in the
-        tensors ``embedding_name`` of the store; 0 learns none. ``embedding_optimizer``,
-        ``embedding_lr`` (None is that of torch) and ``embedding_memory`` are those of
-        `neargraph.nn.StoreEmbedding`; the schedule holds for them, too.
-
-    Optimisation:
-        Adam with ``lr`` and ``weight_decay``. ``schedule`` changes the rate: "cosine" down to zero
-        over all epochs, "step" by ``schedule_factor`` every ``schedule_epochs``, "plateau" by
-        ``schedule_factor`` after so many validations without a better value; ``warmup_steps`` come
-        up to it in a line. ``clip`` bounds the norm of the gradient; 0 does not. ``metrics`` are
-        measured, and the first one decides: training ends after ``patience`` validations without a
-        better value (0 never does), and ``test_on="best"`` tests the parameters of the best one
-        ("auto": with patience the best, else the last).
-
-    Training states:
-        ``save_steps`` counts optimiser steps between training states beside the one at the end of
-        each epoch; 0 writes none in between. ``val_every`` is the number of epochs between
-        validations.
-
-    Samplers:
-        "cluster" trains on ``batch_parts`` of ``parts`` clusters a batch and is tested on sampled
-        neighbourhoods, for which ``batch_size`` and ``fanouts`` are; the model "cluster" is
-        GraphSAGE on that sampler. ``walk_length`` and ``steps`` (batches of an epoch) are those of
-        GraphSAINT, whose ``batch_size`` counts draws; ``coverage`` is how often each node is drawn
-        to count its weights, 0 for none. ``x_dtype`` and ``method`` are those of `NeighborLoader`,
-        ``reading`` and ``temporary_writes`` those of `Reading`; validation and test sample their
-        batches where training replays compiled ones.
+    Attributes:
+        model: Name of the model. ``docs/how-to/training.md`` has tables of models and samplers.
+        fanouts: Neighbours per node, one number per layer. -1 takes all. The task "graph" reads
+            whole graphs and accepts only -1 for each layer.
+        batch_size: Seeds per batch. For the samplers "cluster" and "random-node": those of
+            validation and test. For GraphSAINT: draws per batch.
+        hidden: Width of the hidden layers.
+        epochs: Number of epochs.
+        lr: Learning rate of Adam.
+        weight_decay: Weight decay of Adam.
+        dropout: Dropout probability in training.
+        seed: Random seed. It determines the batches, the parameters and the held-out links.
+        split_index: Number of the split: 0 for ``split_0``.
+        row_normalize: Whether to divide each feature row by its sum, as the published GCN does.
+        heads: Number of attention heads. None: the model's default.
+        attention_dropout: Dropout probability of attention weights.
+        norm: Normalisation of hidden layers: ``"none"`` or ``"batch"``.
+        pool: Reduction of the rows of a graph to one: ``"mean"``, ``"sum"`` or ``"max"``.
+        save_steps: Number of optimiser steps between training states within an epoch. 0: only at
+            the end of each epoch.
+        val_every: Number of epochs between validations.
+        parts: Number of clusters or parts of the graph, for the samplers "cluster" and
+            "random-node".
+        batch_parts: Number of clusters per training batch, for the sampler "cluster".
+        task: The task: ``"node"``, ``"link"`` or ``"graph"``.
+        target: Node type or edge type (``"user,buys,item"``) to predict, if there are several.
+        objective: The objective. ``"auto"``: by the labels.
+        loss: The loss. ``"auto"``: by the labels.
+        sampler: Name of the sampler. ``"auto"``: the one that the model is designed for.
+        metrics: Names of metrics. The first one selects the best epoch. Empty: by the objective.
+        patience: Number of validations without a better value after which training ends. 0: never.
+        test_on: The parameters to test: ``"last"`` or ``"best"``. ``"auto"``: the best if
+            `patience` is set, else the last.
+        schedule: Learning rate schedule: ``"constant"``, ``"cosine"`` (to 0 over all epochs),
+            ``"step"`` (times `schedule_factor` every `schedule_epochs` epochs) or ``"plateau"``
+            (times `schedule_factor` after `schedule_epochs` validations without a better value).
+        schedule_epochs: See `schedule`.
+        schedule_factor: See `schedule`.
+        warmup_steps: Number of steps over which the learning rate rises linearly to its value.
+        clip: Maximum norm of the gradient. 0: no limit.
+        reading: The reading of training batches, as in `Reading`. With compiled epochs, validation
+            and test still sample their batches.
+        x_dtype: Dtype of features in batches, as in `NeighborLoader`.
+        method: How neighbours are chosen, as in `NeighborLoader`.
+        temporary_writes: Limit on temporary files, as in `Reading`.
+        walk_length: Length of the random walks of the sampler "saint-walk".
+        steps: Number of batches per epoch of GraphSAINT.
+        coverage: Mean number of times that each node is drawn to estimate the weights of
+            GraphSAINT. 0: no weights.
+        decoder: Decoder of links: ``"dot"`` or ``"mlp"``.
+        negatives: Negative links in training: ``"binary"`` (both ends are drawn) or ``"triplet"``
+            (the destination is drawn).
+        num_negatives: Number of negative links per link in training.
+        eval_negatives: Number of negative links per link in validation and test.
+        holdout: Percentages of links (or graphs) that are held out for validation and test.
+        val_after: Time after which links are for validation.
+        test_after: Time after which links are for test. It replaces `holdout`.
+        train_edges: Maximum number of links per epoch. None: no limit.
+        eval_edges: Maximum number of links per validation or test.
+        rank_all: Metrics of the test for which each link is ranked among all nodes of its
+            destination type, such as ``"recall@20"``.
+        temporal: Sampling of only those edges that are earlier than the link: ``"uniform"``,
+            ``"last"`` or ``"off"``. It requires `test_after`. ``"auto"``: "last" for the model
+            temporal, else "off".
+        embedding: Width of the rows to learn for nodes without ``x``. 0: none.
+        embedding_name: Name of the tensors of learned rows in the store.
+        embedding_optimizer: Optimiser of learned rows, as in `neargraph.nn.StoreEmbedding`.
+        embedding_lr: Learning rate of learned rows. `schedule` applies to it. None: that of torch.
+        embedding_memory: Memory for changed rows, as in `neargraph.nn.StoreEmbedding`.
     """
 
     model: str = "sage"
@@ -130,21 +161,21 @@ class TrainConfig:
     row_normalize: bool = False
     heads: int | None = None
     attention_dropout: float = 0.0
-    norm: str = "none"
-    pool: str = "mean"
+    norm: Norm = "none"
+    pool: Pool = "mean"
     save_steps: int = 0
     val_every: int = 1
     parts: int = 100
     batch_parts: int = 16
-    task: str = "node"
+    task: TaskName = "node"
     target: str | None = None
-    objective: str = "auto"
-    loss: str = "auto"
+    objective: Objective = "auto"
+    loss: Loss = "auto"
     sampler: str = "auto"
     metrics: tuple[str, ...] = ()
     patience: int = 0
-    test_on: str = "auto"
-    schedule: str = "constant"
+    test_on: TestOn = "auto"
+    schedule: Schedule = "constant"
     schedule_epochs: int = 10
     schedule_factor: float = 0.1
     warmup_steps: int = 0
@@ -156,8 +187,8 @@ class TrainConfig:
     walk_length: int = 2
     steps: int = 30
     coverage: int = 50
-    decoder: str = "dot"
-    negatives: str = "binary"
+    decoder: Decoder = "dot"
+    negatives: Negatives = "binary"
     num_negatives: int = 1
     eval_negatives: int = 50
     holdout: tuple[float, float] = (10.0, 10.0)
@@ -166,10 +197,10 @@ class TrainConfig:
     train_edges: int | None = None
     eval_edges: int = 100_000
     rank_all: tuple[str, ...] = ()
-    temporal: str = "auto"
+    temporal: Temporal = "auto"
     embedding: int = 0
     embedding_name: str = "emb"
-    embedding_optimizer: str = "adagrad"
+    embedding_optimizer: RowOptimizer = "adagrad"
     embedding_lr: float | None = None
     embedding_memory: str = "64MB"
 
@@ -188,7 +219,7 @@ class TrainConfig:
         self._check_numbers()
         for name in ("dropout", "attention_dropout"):
             if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; use a share from 0 to below 1")
+                raise ValueError(f"{name} is {getattr(self, name)}; use 0 or more, but below 1")
         if self.heads is not None and self.heads < 1:
             raise ValueError(f"heads is {self.heads}; use 1 or more")
         for name in ("lr", "embedding_lr"):
@@ -197,7 +228,7 @@ class TrainConfig:
                 raise ValueError(f"{name} is {rate}; use a rate above 0")
         if not 0 < self.schedule_factor < 1:
             raise ValueError(
-                f"schedule_factor is {self.schedule_factor}; use one above 0 and below 1"
+                f"schedule_factor is {self.schedule_factor}; use a number above 0 and below 1"
             )
         if self.clip < 0:
             raise ValueError(f"clip is {self.clip}; use a norm above 0, or 0 for none")
@@ -212,26 +243,26 @@ class TrainConfig:
             if max(numbers) > _LARGEST:
                 raise ValueError(f"{name} is {value}; use a number up to {_LARGEST:g}")
         if self.seed > _SEED_MAX:
-            raise ValueError(f"seed is {self.seed}; use one from 0 to {_SEED_MAX}")
+            raise ValueError(f"seed is {self.seed}; use a number from 0 to {_SEED_MAX}")
 
     def _check_links(self) -> None:
         shares = self.holdout
         if len(shares) != 2 or min(shares) < 0 or sum(shares) >= 100 or not shares[1]:
             raise ValueError(
-                f"holdout is {list(shares)}; use the shares of validation and test in percent, "
-                "like 10,10, that leave some for training"
+                f"holdout is {list(shares)}; use two percentages, for validation and test, such as "
+                "10,10, with a test part above 0 and a sum below 100"
             )
         if self.val_after is not None and self.test_after is None:
             raise ValueError("val_after is given without test_after; give both, or test_after")
         if self.test_after is not None and shares != (10.0, 10.0):
             raise ValueError(
-                f"holdout is {list(shares)} and test_after {self.test_after}, and times alone cut "
-                "links then; leave one of them out"
+                f"holdout is {list(shares)} and test_after is {self.test_after}, which exclude "
+                "each other; leave one of them out"
             )
         if None not in (self.val_after, self.test_after) and self._times[0] >= self._times[1]:
             raise ValueError(
-                f"val_after is {self.val_after} and test_after {self.test_after}; validation comes "
-                "first"
+                f"val_after is {self.val_after} and test_after is {self.test_after}; use a "
+                "val_after below test_after"
             )
         for name in ("train_edges", "eval_edges"):
             bound = getattr(self, name)
@@ -243,48 +274,52 @@ class TrainConfig:
         return (self.val_after or 0, self.test_after or 0)
 
     @property
-    def strategy(self) -> str | None:
-        """How edges earlier than a link are drawn, "uniform" or "last"; None if all times are."""
+    def strategy(self) -> Literal["uniform", "last"] | None:
+        """How edges earlier than a link are drawn: "uniform" or "last". None: times are ignored."""
         if self.temporal == "auto":
             return "last" if self.model == "temporal" else None
         return None if self.temporal == "off" else self.temporal
 
     @property
-    def tested(self) -> str:
-        """Which parameters are tested, "last" or "best"."""
+    def tested(self) -> Tested:
+        """The parameters to test, "last" or "best"."""
         if self.test_on != "auto":
             return self.test_on
         return "best" if self.patience else "last"
 
     def plain(self) -> dict[str, Any]:
-        """The settings as plain data, for training states, JSON and YAML."""
+        """Returns the settings as plain data, for training states, JSON and YAML."""
         found = asdict(self)
         return {k: list(v) if isinstance(v, tuple) else v for k, v in found.items()}
 
     @staticmethod
     def of(plain: Mapping[str, Any]) -> "TrainConfig":
-        """The configuration of what `plain` gave.
+        """Returns the settings from the result of `plain`.
 
         Raises:
-            UnsupportedArgument: A key is not a setting; names it and what there is.
+            UnsupportedArgument: A key is not a setting. The message lists the valid ones.
         """
         known = {f.name: f for f in fields(TrainConfig)}
         for key in plain:
             if key not in known:
-                raise UnsupportedArgument(f"{key!r} is not a setting; use {', '.join(known)}")
+                raise UnsupportedArgument(
+                    f"{key!r} is not a setting: expected one of {', '.join(known)}"
+                )
         tuples: dict[str, Any] = {
             k: tuple(v) if isinstance(v, list) else v for k, v in plain.items()
         }
         return TrainConfig(**tuples)
 
     def same_run(self, saved: Mapping[str, Any]) -> None:
-        """Refuses a training state of other settings by name; those that change no loss may
-        differ."""
-        # Training states from before a setting was there were trained with what is its default now.
+        """Raises `StateMismatch` for a training state with other settings.
+
+        Settings that do not change losses may differ.
+        """
+        # A setting that an old training state lacks had the value that is the default today.
         saved = {**TrainConfig().plain(), **saved}
         free = _FREE - _BOUND.get(self.schedule, frozenset())
         if Reading.of(self.reading).compiled != Reading.of(saved["reading"]).compiled:
-            # Epochs beyond the compiled ones repeat them.
+            # Compiled epochs repeat, so replay gives other batches than sampling.
             free -= {"reading"}
         for name, value in self.plain().items():
             if name not in free and saved.get(name) != value:

@@ -1,7 +1,7 @@
-"""Curves of a run as SVG, drawn by hand so that a report needs no other package.
+"""Curves of a run as SVG, drawn without another package.
 
-What must not live here: which curves there are. The invariant: colours are those of the page, so a
-picture is right in light and in dark.
+The choice of curves must not live here. The invariant: colours come from the page, so a picture
+works in light and dark mode.
 """
 
 import math
@@ -13,11 +13,11 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 12, 12, 34
 _POINTS_MAX = 600
 
 Curve = tuple[str, Sequence[float], Sequence[float]]
-"""Name, places on the x axis, values."""
+"""(name, positions on the x axis, values)"""
 
 
 def svg(curves: Sequence[Curve], x_label: str, title: str) -> str:
-    """A picture of curves over a common axis; empty where no curve has a value."""
+    """Returns a picture of curves over a common x axis; empty if no curve has a value."""
     shown = [curve for curve in curves if len(curve[2])]
     if not shown:
         return ""
@@ -46,7 +46,7 @@ def svg(curves: Sequence[Curve], x_label: str, title: str) -> str:
 
 
 def _axis(low: float, high: float, least: float = 0.0) -> list[float]:
-    """Round ticks from below the least to above the largest value, at least `least` apart.
+    """Returns round ticks that enclose the smallest and largest value, at least `least` apart.
 
     >>> _axis(1, 3, least=1)
     [1, 2, 3]
@@ -84,7 +84,7 @@ def _grid(x_axis: list[float], y_axis: list[float], x_label: str) -> list[str]:
 
 
 def _thinned(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """At most so many points that a picture can show, each the mean of those it stands for."""
+    """Returns at most `_POINTS_MAX` points, each of which is the mean of a group."""
     size = -(-len(points) // _POINTS_MAX)
     if size <= 1:
         return points

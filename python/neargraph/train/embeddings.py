@@ -1,8 +1,8 @@
-"""Learned rows of the nodes that have no features, in the store that a run trains on.
+"""Learned rows for nodes without features, in the store that a run trains on.
 
-What must not live here: how rows are changed and written, which `neargraph.nn.StoreEmbedding` does.
-The invariant: a run begins with rows of its own, and goes on with exactly those of its training
-state; rows of another run are never trained or measured.
+`neargraph.nn.StoreEmbedding` changes and writes rows; that must not live here. The invariant: a run
+begins with its own rows, and resumes with exactly those of its training state. Rows of another run
+are never trained or evaluated.
 """
 
 import json
@@ -22,21 +22,21 @@ from .config import TrainConfig
 
 
 def without_features(schema: Schema) -> list[str]:
-    """The node types that have no ``x``."""
+    """Returns the names of the node types without ``x``."""
     return [t.name for t in schema.node_types if all(m.name != "x" for m in t.tensors)]
 
 
 def widths_of(schema: Schema, config: TrainConfig) -> dict[str, int]:
-    """Features of a node of each type, read or learned; 0 where it has none."""
+    """Returns the number of features per node type, stored or learned; 0 if there are none."""
     found = {t.name: [m.num_columns for m in t.tensors if m.name == "x"] for t in schema.node_types}
     return {name: widths[0] if widths else config.embedding for name, widths in found.items()}
 
 
 def content_of(store: Store, config: TrainConfig) -> str:
-    """What a training state knows a store by.
+    """Returns the digest by which a training state identifies its store.
 
-    That is its fingerprint. Training with embeddings writes to the store, so then it is a digest of
-    its types, counts and tensors without those of the embeddings.
+    It is the fingerprint. Training with embeddings writes to the store, so then it is a digest of
+    the types, counts and tensors, without those of the embeddings.
     """
     if not config.embedding:
         return store.fingerprint
@@ -65,13 +65,13 @@ class Embeddings:
     """One `StoreEmbedding` for each node type without features.
 
     Args:
-        store: The open store, which is written to.
+        store: The open store. Rows are written to it.
         config: The settings.
-        saved: The training state that the run goes on from, or is measured with; None is a new run.
+        saved: The training state to resume or evaluate. None: a new run.
 
     Raises:
-        UnsupportedArgument: The store is read-only, or a new run finds rows that are there.
-        StateMismatch: The training state is of a run without embeddings.
+        UnsupportedArgument: The store is read-only, or it has rows of another run.
+        StateMismatch: The store lacks the rows of the training state.
     """
 
     def __init__(self, store: Store, config: TrainConfig, saved: dict[str, Any] | None) -> None:
@@ -85,7 +85,7 @@ class Embeddings:
                 config.embedding,
                 owner.name,
                 config.embedding_name,
-                config.embedding_optimizer,  # type: ignore[arg-type]
+                config.embedding_optimizer,
                 config.embedding_lr,
                 # Equal rows of a user and an item would make them alike from the start.
                 seed=config.seed + number,
@@ -103,15 +103,15 @@ class Embeddings:
     def _check(
         self, store: Store, owners: list[NodeType], saved: dict[str, Any] | None
     ) -> list[NodeType]:
-        """The node types that a new run finds rows of, which may be left from a start that failed
-        before its first step; refuses rows that are none of those."""
+        """Returns the node types with rows that a start which failed before its first step may have
+        left. Rejects other rows."""
         if saved is not None:
             self._check_there(store.path, owners)
             return []
         if store.read_only_because is not None:
             raise UnsupportedArgument(
                 f"{store.path}: embedding= writes rows to the store, which is read-only: "
-                f"{store.read_only_because}; train on a copy that can be written to"
+                f"{store.read_only_because}; train on a writable copy"
             )
         config, name = self._config, self._config.embedding_name
         mine = [f"{name}_{config.embedding_optimizer}{part}" for part in ("_step", "_undo")]
@@ -122,7 +122,7 @@ class Embeddings:
             is_whole = set(mine) <= set(parts) and widths.get(name) == (config.embedding,)
             if name in widths and not is_whole:
                 raise self._not_ours(store.path, owner)
-            # Without rows nothing was learned yet; the others have to be as wide as they will be.
+            # Without rows nothing was learned yet, but other parts must already have the width.
             if any(widths[p] != (config.embedding,) for p in parts if not p.endswith("_step")):
                 raise self._not_ours(store.path, owner)
             found += [owner] if name in widths else []
@@ -131,32 +131,31 @@ class Embeddings:
     def _not_ours(self, path: str, owner: NodeType) -> UnsupportedArgument:
         name = self._config.embedding_name
         return UnsupportedArgument(
-            f"{path}: {owner.name!r} has a tensor {name!r}, or what belongs to it, whose rows this "
-            "run did not make; give another embedding_name to learn rows, or go on with the run "
-            "that made them. Rows of a start that failed before its first step are taken over by "
-            "a run of the same embedding=, embedding_optimizer= and seed="
+            f"{path}: node type {owner.name!r} has a tensor {name!r}, or parts of it, from another "
+            "run; give another embedding_name=, or resume that run. If it failed before its first "
+            "step, a run with the same embedding=, embedding_optimizer= and seed= reuses the rows"
         )
 
     def _check_there(self, path: str, owners: list[NodeType]) -> None:
-        """Refuses a store that lacks what a training state has learned; nothing is made anew."""
+        """Rejects a store that lacks the rows of a training state."""
         name = self._config.embedding_name
         for wanted in (name, f"{name}_{self._config.embedding_optimizer}_step"):
             for owner in owners:
                 if all(tensor.name != wanted for tensor in owner.tensors):
                     raise StateMismatch(
-                        f"{path}: nodes of {owner.name!r} have no tensor {wanted!r}, which the run "
-                        "of the training state has learned; use the store of that run"
+                        f"{path}: node type {owner.name!r} lacks the tensor {wanted!r}, which "
+                        "belongs to the training state; use the store of that run"
                     )
 
     @property
     def note(self) -> str:
-        """What is learned, in words."""
-        width = f"{self._config.embedding} numbers for each node"
-        names = ", ".join(self._rows)
-        return f"learned in {self._config.embedding_name!r} of the store: {width} of {names}"
+        """A note on the learned rows, for the user."""
+        width, names = self._config.embedding, ", ".join(self._rows)
+        tensor = self._config.embedding_name
+        return f"learned rows: {width} numbers per node of {names}, in {tensor!r} of the store"
 
     def inputs(self, batch: Any) -> Any:
-        """The newest rows of the nodes of a batch: [n, d], or by node type."""
+        """Returns the current rows of the nodes of a batch: [n, d], or by node type."""
         if isinstance(batch, HeteroData):
             return {name: rows(batch[name].n_id) for name, rows in self._rows.items()}
         (rows,) = self._rows.values()
@@ -164,12 +163,12 @@ class Embeddings:
         return found
 
     def zero_grad(self) -> None:
-        """Forgets the gradients of all rows."""
+        """Clears the gradients of all rows."""
         for rows in self._rows.values():
             rows.zero_grad()
 
     def step(self, share: float) -> None:
-        """One step of the optimiser of rows, at a share of its learning rate."""
+        """Makes one optimiser step, with the learning rate times `share`."""
         for name, rows in self._rows.items():
             rows.lr = self._rates[name] * share
             rows.step()
@@ -180,24 +179,24 @@ class Embeddings:
             rows.flush()
 
     def state(self) -> dict[str, Any]:
-        """What a training state keeps: plain data, no rows."""
+        """Returns plain data for a training state. The rows stay in the store."""
         return {name: rows.state_dict() for name, rows in self._rows.items()}
 
     def go_back(self, state: dict[str, Any]) -> None:
-        """Gives the rows of a training state back, which may be older than those of the store."""
+        """Restores the rows of a training state, which may be older than those in the store."""
         for name, rows in self._rows.items():
             rows.load_state_dict(state[name])
 
     def check_same(self, state: dict[str, Any], path: str) -> None:
-        """Refuses a training state whose rows the store does not have now.
+        """Rejects a training state whose rows are not the current rows of the store.
 
         Raises:
-            StateMismatch: The run went on since, or another one trained the rows.
+            StateMismatch: The run or another run has trained the rows since.
         """
         for name, rows in self._rows.items():
             rows.check_identity(state[name])
             if rows.steps != state[name]["step"]:
                 raise StateMismatch(
-                    f"{path}: rows of {name!r} stand at step {rows.steps:,}, and the training "
-                    f"state is of step {state[name]['step']:,}; go on with its run first"
+                    f"{path}: rows of {name!r} are at step {rows.steps:,}, but the training state "
+                    f"is from step {state[name]['step']:,}; resume its run first"
                 )

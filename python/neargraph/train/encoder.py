@@ -1,7 +1,7 @@
-"""A model on the batches of a run: its features, and the degrees that it takes.
+"""A model on the batches of a run, with the features and degrees that it needs.
 
-What must not live here: what is predicted. The invariant: degrees of the whole graph go with
-sampled batches alone; a part of the graph that is trained as if it were the whole has its own.
+Tasks must not live here. The invariant: only sampled batches use degrees of the whole graph. A part
+of the graph that is trained as if it were the whole graph uses its own degrees.
 """
 
 from typing import Any
@@ -20,11 +20,12 @@ class Encoder:
     """Runs a model on batches of a loader.
 
     Args:
-        model: Of `neargraph.nn`.
-        row_normalize: Whether features are divided by their sum.
-        degrees: For models that take ``in_degree``, and for GraphSAINT's weights of edges.
-        takes_degrees: Whether the model takes ``in_degree``.
-        embeddings: Rows of nodes without features.
+        model: A model of `neargraph.nn`.
+        row_normalize: Whether to divide each feature row by its sum.
+        degrees: In-degrees, for models with an argument ``in_degree`` and for GraphSAINT's edge
+            weights.
+        takes_degrees: Whether the model has an argument ``in_degree``.
+        embeddings: Learned rows of nodes without features.
     """
 
     def __init__(
@@ -40,7 +41,7 @@ class Encoder:
         self._takes_degrees, self._embeddings = takes_degrees, embeddings
 
     def __call__(self, batch: Any) -> Any:
-        """What the model gives for a batch: rows of its first nodes [n, d], or by node type."""
+        """Returns the model's rows of the first nodes of a batch, [n, d], or by node type."""
         degrees = self._degrees if self._takes_degrees and is_sampled(batch) else None
         if self._degrees is not None and "edge_norm" in batch:
             ends = (batch.edge_index, batch.edge_norm, batch.n_id)

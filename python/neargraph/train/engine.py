@@ -18,7 +18,7 @@ from neargraph.loader.epochs import EpochLoader
 from neargraph.metrics import Metrics
 from neargraph.store import Store
 
-from .config import TrainConfig
+from .config import Tested, TrainConfig
 from .embeddings import content_of
 from .making import make_task
 from .passes import Pass
@@ -28,20 +28,22 @@ from .state import load_state, save_state
 from .tasks import LinkTask
 
 Progress = Callable[[str, int, int, float], None]
-"""Called with (phase, step, steps, loss or metric); phases: "epoch 1", ..., "val", "test"."""
+"""A function that is called after each step with (phase, step, steps, loss or metric). Phases are
+"epoch 1", ..., "val" and "test"."""
 
 Watch = Callable[[Pass], None]
-"""Called with each pass when it begins; what it is given changes while the pass goes on."""
+"""A function that is called with each pass when it begins. The pass is updated as it proceeds."""
 
 EpochEnd = Callable[["Trainer", bool], None]
-"""Called after each epoch with the trainer, and whether its validation is the best so far."""
+"""A function that is called after each epoch with the trainer, and whether its validation is the
+best so far."""
 
-_EMPTY = "had no training seed with a known label: they made no step, and no loss counts them"
+_EMPTY = "had no training seed with a known label and made no step"
 _COUNTERS = ("reads", "read_bytes", "useful_bytes", "rows_served", "rows_cached")
 
 
 class Trainer:
-    """One run: task, model, optimiser, loaders, and the counters that a training state keeps."""
+    """One run: task, model, optimiser, loaders, and the counters of a training state."""
 
     def __init__(
         self,
@@ -64,7 +66,7 @@ class Trainer:
         self.task = make_task(store, config, in_memory, device)
         self._check_validation()
         self.first = self.task.metrics().first
-        # The store was read above; seeding again makes both ways start alike.
+        # Reading the store may have drawn numbers; seeding again makes all starts equal.
         torch.manual_seed(config.seed)
         self.model = self.task.build(self._saved)
         self._embeddings = self.task.embeddings
@@ -73,17 +75,16 @@ class Trainer:
             self._parameters += list(self.task.head.parameters())
         if not self._parameters and self._embeddings is None:
             raise UnsupportedArgument(
-                f"the model {config.model} has no parameters on features that the store holds, so "
-                "there is nothing to learn; use decoder='mlp', or another model"
+                f"the model {config.model} has no parameters on stored features: there is nothing "
+                "to learn; use decoder='mlp', or another model"
             )
-        # A group without parameters is allowed, and an empty list of them is not.
+        # Adam accepts a group without parameters, but not an empty list of parameters.
         self.optimizer = torch.optim.Adam(
             [{"params": self._parameters}], lr=config.lr, weight_decay=config.weight_decay
         )
         self.loader = self.task.train_loader()
         self._epoch = 0
-        # Of the epoch that goes on: batches, and steps of the optimiser, which those without a
-        # label do not make.
+        # Batches and optimiser steps of the current epoch. A batch without a label makes no step.
         self._done = self._steps = 0
         self._best: dict[str, Any] | None = None
         self.result = TrainResult(
@@ -98,7 +99,7 @@ class Trainer:
         )
 
     def _check_validation(self) -> None:
-        """Refuses settings that count validations where there are none, now or later."""
+        """Rejects settings that need validations if the run has none."""
         config, known = self.config, self.task.known_labels
         asking = {
             "patience": config.patience,
@@ -111,26 +112,27 @@ class Trainer:
         for name, value in asking.items():
             if is_empty:
                 raise UnsupportedArgument(
-                    f"{name}={value!r} goes by validations, and {self._store.path} has nothing to "
-                    "validate on; leave it out, or use a split= or holdout= with a validation part"
+                    f"{name}={value!r} needs validations, but the validation part of "
+                    f"{self._store.path} is empty; leave it out, or use a split= or holdout= with "
+                    "a validation part"
                 )
             if known is not None and not known["val"]:
                 raise UnsupportedArgument(
-                    f"{name}={value!r} goes by validations, and no label of the validation split "
+                    f"{name}={value!r} needs validations, but no label of the validation split "
                     f"of {self._store.path} is known; leave it out, or import labels for it"
                 )
         if is_late and not is_empty:
             vain = [f"{name}={value!r}" for name, value in asking.items()]
-            more = f", which leaves {' and '.join(vain)} without effect" if vain else ""
+            more = f", so {' and '.join(vain)} has no effect" if vain else ""
             self.task.notes.append(
-                f"no validation: val_every={config.val_every} is more than "
+                f"no validation: val_every={config.val_every} is larger than "
                 f"epochs={config.epochs}{more}"
             )
 
     def run(self) -> TrainResult:
-        """All epochs that are missing, and the test."""
+        """Trains the remaining epochs, and tests."""
         if self._embeddings is not None and self._saved is None:
-            # Rows that are written before the first training state need one to go back to.
+            # Resuming restores rows to a training state, so one must exist before rows are written.
             self._save()
         while self._epoch < self.config.epochs and not self._is_over():
             row = self._train_epoch()
@@ -157,9 +159,14 @@ class Trainer:
     # Steps
 
     def step(self, batch: Any, where: str = "a step") -> float | None:
-        """One step of the optimiser; the loss, or None where no label of the batch is known.
+        """Makes one optimiser step and returns the loss; None if the batch has no known label.
 
-        Raises `LossNotFinite`, which says `where`.
+        Args:
+            batch: The batch.
+            where: The position in the run, for messages.
+
+        Raises:
+            LossNotFinite: The loss is NaN or infinite.
         """
         self.optimizer.zero_grad(set_to_none=True)
         if self._embeddings is not None:
@@ -186,7 +193,7 @@ class Trainer:
             raise UnsupportedArgument(f"{self._store.path}: {where}: {fault}")
 
     def _not_finite(self, what: str, batch: Any) -> LossNotFinite:
-        """The error, with the row that is to blame if one is."""
+        """Returns the error, with the row that caused it if there is one."""
         stores = zip(getattr(batch, "node_types", [None]), batch.node_stores, strict=True)
         named = [(kind, part) for kind, part in stores if "x" in part]
         for kind, part in named:
@@ -194,17 +201,17 @@ class Trainer:
             if len(bad):
                 of = "" if kind is None else f"{kind} "
                 return LossNotFinite(
-                    f"{self._store.path}: {what}; x of {of}node {int(part.n_id[bad[0]])} holds NaN "
-                    f"or infinite values, and {len(bad)} of {len(part.x)} nodes of the batch do; "
-                    "import finite features, or set these with update_features"
+                    f"{self._store.path}: {what}; x of {of}node {int(part.n_id[bad[0]])} has NaN "
+                    f"or infinite values, as {len(bad)} of {len(part.x)} nodes of the batch; "
+                    "import finite features, or replace these with update_features"
                 )
         return LossNotFinite(
-            f"{self._store.path}: {what}, though the features of the batch are finite; use a "
-            f"smaller lr= than {self.config.lr}, or scale the features"
+            f"{self._store.path}: {what}, but the features of the batch are finite; use an lr= "
+            f"below {self.config.lr}, or scale the features"
         )
 
     def _train_epoch(self) -> dict[str, Any]:
-        """One pass over the training batches, or its rest; the row of the history."""
+        """Trains on the remaining batches of an epoch, and returns its row of the history."""
         self._set_training(True)
         result, steps = self.result, len(self.loader)
         self.loader.set_epoch(self._epoch)
@@ -244,7 +251,7 @@ class Trainer:
         }
 
     def _note_empty(self, empty: int, batches: int) -> None:
-        """Says once how many batches of an epoch had nothing to learn, and what helps."""
+        """Adds one note on the batches of an epoch without labels, with a remedy."""
         result = self.result
         if not empty or any(_EMPTY in note for note in result.notes):
             return
@@ -262,14 +269,14 @@ class Trainer:
         return rate
 
     def _begin_pass(self, phase: str, loader: EpochLoader, step: int = 0) -> Pass:
-        """A pass of which `step` batches were done before."""
+        """Begins a pass of which `step` batches are already done."""
         now = Pass(phase, loader, step, measure=self.first.text)
         if self._watch is not None:
             self._watch(now)
         return now
 
     def _add_stats(self) -> dict[str, Any]:
-        """Adds the counters of the epoch to those of the run; what the history has of them."""
+        """Adds the counters of the epoch to those of the run; returns those for the history."""
         totals = self.result.store_stats
         now: Mapping[str, Any] = self._store.stats()
         for name in _COUNTERS:
@@ -289,9 +296,9 @@ class Trainer:
 
     @torch.no_grad()
     def evaluate(self, split: str, *, final: bool = False) -> dict[str, float]:
-        """The metrics of "val" or "test", by name; empty where nothing is in it, or known.
+        """Returns the metrics of "val" or "test" by name; empty if no label is known.
 
-        With ``final`` those of ``rank_all`` are there, too.
+        With ``final``, they include those of ``rank_all``.
         """
         loader = self.task.loader(split)
         if loader is None:
@@ -299,7 +306,7 @@ class Trainer:
         self._set_training(False)
         metrics, known = self.task.metrics(), 0
         now = self._begin_pass(split, loader)
-        # `enumerate` would keep the batch before while the next one looks for memory.
+        # `enumerate` would keep the previous batch while the next one waits for memory.
         for batch in loader:
             known += self._measure(batch, metrics, now)
             del batch
@@ -308,12 +315,15 @@ class Trainer:
             return {}
         found = metrics.compute()
         for name, count in metrics.left_out().items():
-            note = f"{split}: {name} leaves {count} of {self.task.outputs} out: one class only"
+            note = (
+                f"{split}: {name} leaves out {count} of {self.task.outputs} classes or labels, "
+                "whose targets are all equal"
+            )
             self.result.notes += [] if note in self.result.notes else [note]
         return found | self._rank(split) if final and self.config.rank_all else found
 
     def _rank(self, split: str) -> dict[str, float]:
-        """The metrics of rankings among all nodes, by name."""
+        """Returns the metrics of rankings among all nodes, by name."""
         assert isinstance(self.task, LinkTask)
         ranking = self.task.ranking(split)
         assert ranking is not None, "a split with metrics has links"
@@ -329,7 +339,7 @@ class Trainer:
         return {f"{name} of all": value for name, value in found.items()}
 
     def _measure(self, batch: Any, metrics: Metrics, now: Pass) -> int:
-        """Adds a batch to the metrics; how many of it are known."""
+        """Adds a batch to the metrics, and returns the number of known targets."""
         where = f"{now.phase}, batch {now.step + 1} of {now.steps}"
         self._check_batch(batch, where)
         prediction = self.task.predict(batch)
@@ -356,24 +366,24 @@ class Trainer:
     # Parameters that are kept
 
     def measure_saved(self) -> None:
-        """Puts the parameters of the training state in place, to measure and not to go on."""
+        """Loads the parameters of the training state for an evaluation."""
         assert self._saved is not None
         if self._embeddings is not None:
             self._embeddings.check_same(self._saved["embeddings"], self._store.path)
         self.load_parameters(self._saved)
 
     def parameters(self) -> dict[str, Any]:
-        """The parameters of model and head, as of now."""
+        """Returns the current parameters of model and head."""
         return {"model": self.model.state_dict(), "head": self.task.plain_state()}
 
     def load_parameters(self, state: dict[str, Any]) -> None:
-        """Puts back what `parameters` gave."""
+        """Loads parameters from the result of `parameters`."""
         self.model.load_state_dict(state["model"])
         if self.task.head is not None:
             self.task.head.load_state_dict(state["head"])
 
     def _keep_best(self, row: dict[str, Any]) -> bool:
-        """Keeps the parameters of the best validation; whether this is one."""
+        """Keeps the parameters if this validation is the best, and returns whether it is."""
         values = self._values()
         if (
             f"val_{self.first.text}" not in row
@@ -382,15 +392,15 @@ class Trainer:
             return False
         self.result.best_epoch = self._epoch
         if self._embeddings is not None:
-            # The rows of this epoch do not stay, so its other parameters are of no use.
+            # Later steps overwrite the learned rows, so the other parameters alone are useless.
             return False
         config, fingerprint = self.config.plain(), self._store.fingerprint
         kept = {"epoch": self._epoch, "config": config, "fingerprint": fingerprint}
         self._best = {**kept, **deepcopy(self.parameters())}
         return True
 
-    def _choose(self) -> str:
-        """Puts the parameters in place that are to be tested; which ones they are."""
+    def _choose(self) -> Tested:
+        """Loads the parameters to test, and returns which they are."""
         if self.config.tested == "best" and self._best is not None:
             self.load_parameters(self._best)
             return "best"
@@ -398,11 +408,11 @@ class Trainer:
 
     @property
     def best(self) -> dict[str, Any] | None:
-        """The parameters of the best validation, its ``epoch``, and the settings and store."""
+        """The parameters of the best validation, with its ``epoch``, settings and fingerprint."""
         return self._best
 
     def state(self) -> dict[str, Any]:
-        """All that a run goes on from."""
+        """Returns the training state."""
         return {
             "config": self.config.plain(),
             "fingerprint": content_of(self._store, self.config),
@@ -425,13 +435,13 @@ class Trainer:
             save_state(self._state_path, self.state())
 
     def resume(self) -> None:
-        """Goes on from the training state, if there is one."""
+        """Resumes from the training state, if there is one."""
         state = self._saved
         if state is None:
             return
         if self._embeddings is not None:
             self._embeddings.go_back(state["embeddings"])
-            # Rows were written since, and what is sampled is the same.
+            # Rows were written since, but the sampled content is unchanged.
             state["loader"]["fingerprint"]["store"] = self.loader.snapshot.fingerprint
         self.loader.load_state_dict(state["loader"])
         self.load_parameters(state)
@@ -439,7 +449,7 @@ class Trainer:
         torch.set_rng_state(state["generator"])
         self._epoch, self._best = int(state["epoch"]), state["best"]
         self.result.losses = [float(loss) for loss in state["losses"]]
-        # Training states from before these were there have a loss for each batch.
+        # Older training states lack these counters and have one loss per batch.
         late = len(self.result.losses) - self._epoch * len(self.loader)
         self._done, self._steps = int(state.get("done", late)), int(state.get("steps", late))
         self.result.history = list(state["history"])
@@ -450,15 +460,15 @@ class Trainer:
 def check_store(
     store: Store, config: TrainConfig, state: dict[str, Any], path: Path | None
 ) -> None:
-    """Refuses a training state of other content.
+    """Rejects a training state of another store.
 
     Raises:
-        StateMismatch: The store is another one, or was written to since.
+        StateMismatch: The store is another one, or was changed since.
     """
     ours = content_of(store, config)
     if state["fingerprint"] != ours:
         raise StateMismatch(
-            f"{path}: the training state was written with a store of fingerprint "
-            f"{state['fingerprint']}, and {store.path} has {ours}: it is another "
-            "store, or was written to since; use the store of then, or train anew"
+            f"{path}: the training state belongs to a store with fingerprint "
+            f"{state['fingerprint']}, but {store.path} has {ours}: it is another store, or was "
+            "changed since; use the original store, or train again"
         )

@@ -1,6 +1,6 @@
-"""TensorBoard's event files of a run; without the package `tensorboard` there are none.
+"""TensorBoard event files of a run, if the package `tensorboard` is installed.
 
-The invariant: an epoch is in them once, also after a resume.
+The invariant: each epoch occurs once, also after a resume.
 """
 
 from collections.abc import Mapping
@@ -12,11 +12,11 @@ class Events:
     """Writes the rows of a history as scalars, by epoch.
 
     Args:
-        folder: Where event files go.
-        done: Epochs that were done before; what is there of later ones does not count.
+        folder: The directory for event files.
+        done: Number of epochs that are already done. Events of later epochs are discarded.
 
     Attributes:
-        note: Why nothing is written; None if it is.
+        note: Why nothing is written; None if events are written.
     """
 
     def __init__(self, folder: Path, done: int) -> None:
@@ -46,7 +46,7 @@ class Events:
         self._writer.flush()
 
     def close(self, test: Mapping[str, float]) -> None:
-        """Adds the test, and closes the file."""
+        """Adds the metrics of the test, and closes the file."""
         if self._writer is None:
             return
         for name, value in test.items():

@@ -1,6 +1,6 @@
-"""Small files of a run, each written as a whole: YAML, JSON and CSV.
+"""Small files of a run, each written atomically: YAML, JSON and CSV.
 
-The invariant: a file is the old one or the new one, whenever the process ends.
+The invariant: whenever the process ends, a file has its old or its new content.
 """
 
 import csv
@@ -18,7 +18,7 @@ _LARGEST_BYTES = 1 << 20
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Writes `content` beside `path`, and renames it."""
+    """Writes `content` to a temporary file beside `path`, and renames it."""
     partial = path.with_name(f".{path.name}.partial")
     try:
         with partial.open("wb") as stream:
@@ -31,7 +31,7 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Writes plain data as JSON; NaN and infinity do not occur in a result."""
+    """Writes plain data as JSON. NaN and infinity are errors."""
     write_whole(path, json.dumps(value, indent=1, allow_nan=False).encode())
 
 
@@ -46,11 +46,11 @@ def write_csv(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def write_yaml(path: Path, settings: Mapping[str, Any], remarks: Mapping[str, str]) -> None:
-    """Writes one line for each setting, in order; a setting with a remark has it at the end."""
+    """Writes one line for each setting, in order, with its remark as a comment."""
     yaml = _yaml()
 
     def line(name: str, value: Any) -> str:
-        # Inside a list, because YAML puts an end mark behind a scalar that stands alone.
+        # Inside a list, because YAML adds an end mark after a lone scalar.
         text = str(yaml.safe_dump([value], default_flow_style=True, width=math.inf)).strip()[1:-1]
         remark = f"  # {remarks[name]}" if name in remarks else ""
         return f"{name}: {text}{remark}\n"
@@ -59,16 +59,16 @@ def write_yaml(path: Path, settings: Mapping[str, Any], remarks: Mapping[str, st
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """The settings of a file, by name; no code of it is run.
+    """Returns the settings of a file by name. Code in the file does not run.
 
     Raises:
-        UnsupportedArgument: It is not a mapping of names to values, or not YAML.
+        UnsupportedArgument: The file is not a YAML mapping of names to values.
         MissingDependency: PyYAML is not installed.
     """
     yaml = _yaml()
     try:
         if path.stat().st_size > _LARGEST_BYTES:
-            raise UnsupportedArgument(f"{path}: larger than 1 MiB; it is not a file of settings")
+            raise UnsupportedArgument(f"{path} is larger than 1 MiB: it is not a settings file")
         found = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         why = " ".join(str(error).split())
@@ -85,7 +85,7 @@ def _yaml() -> Any:
         import yaml
     except ImportError as missing:
         raise MissingDependency(
-            f"files of settings need PyYAML ({missing.name} is missing): "
+            f"settings files need PyYAML ({missing.name} is missing): "
             "pip install 'neargraph[train]'"
         ) from missing
     return yaml

@@ -1,8 +1,8 @@
-"""The folder of a run: settings, versions, metrics by epoch, training states, result.
+"""The directory of a run: settings, versions, metrics by epoch, training states, result.
 
-``config.yaml`` has every setting by the name of its option, so that a run can be started again from
-it alone; a remark says what a run has for one that was left to it. The invariant: a folder is made
-new and never overwritten; what is in it belongs to one run on one version of a store.
+``config.yaml`` has every setting by the name of its option, so a run can be repeated from it alone.
+Comments show the values that the run chose. The invariant: a directory is created new and never
+overwritten; its content belongs to one run on one version of a store.
 """
 
 import fcntl
@@ -20,7 +20,7 @@ from typing import Any
 from neargraph.exceptions import StateMismatch, StoreBusy, UnsupportedArgument
 from neargraph.store import Backend, Store
 
-from .config import TrainConfig
+from .config import Tested, TrainConfig
 from .engine import Trainer
 from .events import Events
 from .files import read_yaml, write_csv, write_json, write_yaml
@@ -29,15 +29,15 @@ from .result import TrainResult
 from .state import load_state, save_state
 
 _PACKAGES = ("torch", "torch_geometric", "torchmetrics", "numpy")
-# What a run is told beside `TrainConfig`.
+# Arguments of a run that are not in `TrainConfig`.
 _OPENING = ("store", "memory", "backend")
-# What a run writes before its first training state.
+# Files that a run writes before its first training state.
 _BEFORE_STATE = ("config.yaml", "versions.json", "metrics.csv", "events", "states")
 
 
 @dataclass(frozen=True)
 class Opening:
-    """How the store of a run is opened."""
+    """The arguments with which the store of a run is opened."""
 
     store: str
     memory: str | int | None = None
@@ -45,7 +45,7 @@ class Opening:
 
     @staticmethod
     def of(store: Store) -> "Opening":
-        """That of an open store."""
+        """Returns the arguments of an open store."""
         return Opening(store.path, store.core.memory_bytes, store.core.backend)
 
 
@@ -53,8 +53,8 @@ class RunFolder:
     """A run on disk.
 
     Args:
-        path: The folder.
-        opening: How its store is opened.
+        path: The directory.
+        opening: The arguments with which its store is opened.
         config: The settings.
     """
 
@@ -65,24 +65,24 @@ class RunFolder:
 
     @staticmethod
     def check_new(path: Path) -> None:
-        """Refuses a folder that exists.
+        """Checks that the path does not exist.
 
         Raises:
-            UnsupportedArgument: Something of that name is there, or no folder can be made.
+            UnsupportedArgument: The path exists.
         """
         if path.exists() or path.is_symlink():
             is_run = (path / "config.yaml").is_file()
-            go_on = f", or go on with it: `neargraph train --resume {path}`" if is_run else ""
+            resume = f", or resume it: `neargraph train --resume {path}`" if is_run else ""
             raise UnsupportedArgument(
-                f"{path} exists, and a run overwrites nothing; use another name{go_on}"
+                f"{path} already exists, and a run overwrites nothing; use another name{resume}"
             )
 
     @staticmethod
     def create(path: Path, opening: Opening, store: Store, config: TrainConfig) -> "RunFolder":
-        """Makes the folder, with settings and versions in it."""
+        """Creates the directory, with settings and versions."""
         RunFolder.check_new(path)
         made = RunFolder(path, opening, config)
-        # From the nearest one outwards, which is the order in which they can be removed.
+        # From the innermost outwards, which is the order in which they can be removed.
         made._made = [parent for parent in path.parents if not parent.exists()]
         found = versions(store)
         try:
@@ -93,25 +93,25 @@ class RunFolder:
                 write_json(path / "versions.json", found)
         except OSError as error:
             raise UnsupportedArgument(
-                f"{path} cannot be made ({error.strerror}); name another folder"
+                f"{path} cannot be created ({error.strerror}); use another directory"
             ) from error
         return made
 
     @staticmethod
     def open(path: Path) -> "RunFolder":
-        """The run of a folder.
+        """Opens the run of a directory.
 
         Raises:
-            UnsupportedArgument: It is not the folder of a run.
+            UnsupportedArgument: The path is not the directory of a run.
         """
         file = path / "config.yaml"
         if not file.is_file():
             raise UnsupportedArgument(
-                f"{path} is not the folder of a run: it has no config.yaml; check the path"
+                f"{path} is not the directory of a run: it has no config.yaml; check the path"
             )
         settings = {name.replace("-", "_"): value for name, value in read_yaml(file).items()}
         if "store" not in settings:
-            raise UnsupportedArgument(f"{file}: no store is named; restore the file from a copy")
+            raise UnsupportedArgument(f"{file} has no entry 'store'; restore the file from a copy")
         opening = Opening(**{k: settings.pop(k) for k in _OPENING if k in settings})
         return RunFolder(path, opening, TrainConfig.of(settings))
 
@@ -121,7 +121,7 @@ class RunFolder:
         memory: str | int | None = None,
         backend: Backend | None = None,
     ) -> "RunFolder":
-        """The same run with what is given in place of what it had."""
+        """Returns the same run with the given values replaced."""
         config = self.config if epochs is None else replace(self.config, epochs=epochs)
         opening = self.opening
         if memory is not None:
@@ -132,8 +132,8 @@ class RunFolder:
 
     @contextmanager
     def kept_from_first_state(self) -> Iterator[None]:
-        """Removes what this run has made if it fails before its first training state, so that the
-        next start finds the name free; files that others put there stay."""
+        """Removes the files of this run if it fails before its first training state, so that the
+        next start can use the name. Other files stay."""
         try:
             yield
         except BaseException:
@@ -153,25 +153,25 @@ class RunFolder:
 
     @property
     def last(self) -> Path:
-        """The training state that a run goes on from."""
+        """Path of the training state from which a run resumes."""
         return self.path / "states" / "last.pt"
 
     @property
     def best(self) -> Path:
-        """The parameters of the best validation."""
+        """Path of the parameters of the best validation."""
         return self.path / "states" / "best.pt"
 
     @property
     def is_finished(self) -> bool:
-        """Whether the run has ended, and its result is there."""
+        """Whether the run has ended and written its result."""
         return (self.path / "result.json").exists()
 
     @property
-    def tested(self) -> str:
-        """Which parameters the run has tested, "last" or "best", or will."""
+    def tested(self) -> Tested:
+        """The parameters that the run tests or has tested, "last" or "best"."""
         if not self.is_finished:
             return self.config.tested
-        found: str = json.loads((self.path / "result.json").read_text())["tested"]
+        found: Tested = json.loads((self.path / "result.json").read_text())["tested"]
         return found
 
     def _write_config(self, resolved: Mapping[str, Any] | None = None) -> None:
@@ -184,29 +184,29 @@ class RunFolder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Keeps other processes and threads from writing to the folder.
+        """Locks the directory against other processes and threads.
 
         Raises:
-            StoreBusy: One of them does.
+            StoreBusy: Another process or thread has locked it.
         """
-        # The lock is on the folder itself, so that no file stays behind, and a kill ends it.
+        # The lock is on the directory itself: it leaves no file behind, and a kill releases it.
         handle = os.open(self.path, os.O_RDONLY)
         try:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise StoreBusy(
-                    f"{self.path}: another process goes on with this run; wait until it has ended, "
-                    "or start another run"
+                    f"{self.path}: another process executes this run; wait until it has ended, or "
+                    "start another run"
                 ) from None
             yield
         finally:
             os.close(handle)
 
     def begin(self, trainer: Trainer) -> None:
-        """Prepares what is written by epoch, of a run that stands where `trainer` does."""
+        """Prepares the files that are written after each epoch, from the position of `trainer`."""
         self._write_config(trainer.result.resolved)
-        # A kill between the training state and what follows from it leaves these one epoch behind.
+        # A kill right after a training state leaves these files one epoch behind.
         if trainer.result.history:
             self._write_epochs(trainer, is_best=True)
         self._events = Events(self.path / "events", len(trainer.result.history))
@@ -214,7 +214,7 @@ class RunFolder:
             trainer.result.notes.append(self._events.note)
 
     def add_epoch(self, trainer: Trainer, is_best: bool) -> None:
-        """Writes what an epoch adds."""
+        """Writes the results of an epoch."""
         self._write_epochs(trainer, is_best)
         if self._events is not None:
             self._events.add(trainer.result.history[-1])
@@ -234,21 +234,21 @@ class RunFolder:
         write_json(self.path / "result.json", result.plain())
 
     def parameters(self, which: str) -> dict[str, Any]:
-        """The training state "last" or "best".
+        """Returns the training state "last" or "best".
 
         Raises:
-            StateMismatch: It is not there, or not readable.
+            StateMismatch: It does not exist, or is not readable.
         """
         file = self.best if which == "best" else self.last
         state = load_state(file)
         if state is None:
             why = "no validation has ended" if which == "best" else "no epoch has ended"
-            raise StateMismatch(f"{file} is not there: {why} yet; go on with the run, or wait")
+            raise StateMismatch(f"{file} does not exist: {why} yet; resume the run, or wait")
         return state
 
 
 def versions(store: Store) -> dict[str, Any]:
-    """What a run was made with: packages, the version of the store, the machine."""
+    """Returns the versions of packages and store, and a description of the machine."""
     import neargraph
 
     snapshot = store.snapshot()

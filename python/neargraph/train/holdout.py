@@ -1,10 +1,10 @@
-"""Which edges are held out for validation and test, and how batches are kept free of them.
+"""The edges that are held out for validation and test, and their removal from batches.
 
-Nothing is written: whether an edge is held out follows from its ends and the seed, by a hash, or
-from its time. So the rule holds for stores larger than memory, and costs a hash per edge of a
-batch. A batch is sampled from the whole store, and held-out edges are taken out of it before the
-model runs; what is reached through them alone has no path to a seed then. The invariant: no edge
-that validation or test scores carries a message, in either direction or in parallel.
+Nothing is written: a hash of the ends and the seed, or the time, decides whether an edge is held
+out. So the rule works for stores larger than memory, and costs one hash per edge of a batch. A
+batch is sampled from the whole store, and held-out edges are removed before the model runs. Nodes
+that were reached only through them then have no path to a seed. The invariant: an edge that is
+scored in validation or test never carries a message, in either direction or in parallel.
 """
 
 from collections.abc import Iterator
@@ -32,10 +32,14 @@ Ids = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Holdout:
-    """The rule: the code of the split of an edge, 1 train, 2 val, 3 test.
+    """The rule that assigns a split to each edge: 1 train, 2 val, 3 test.
 
-    ``symmetric``: an edge and its reverse are held out together; ``undirected``: the store says
-    that they are one link. Parallel edges of a pair are held out together, unless times decide.
+    Parallel edges of a pair are held out together, unless times decide.
+
+    Attributes:
+        config: The settings of the run.
+        symmetric: Whether an edge and its reverse are held out together.
+        undirected: Whether the store declares an edge and its reverse as one link.
     """
 
     config: TrainConfig
@@ -44,20 +48,21 @@ class Holdout:
 
     @staticmethod
     def of(config: TrainConfig, edge_type: EdgeType) -> "Holdout":
-        """The rule for the links of an edge type."""
+        """Returns the rule for the links of an edge type."""
         is_within = edge_type.source == edge_type.destination
         undirected = is_within and edge_type.undirected
-        # A store may hold both directions without saying so, and the reverse of a link tells it.
-        # Times hold out both of an undirected link, and an earlier reverse is of the past.
+        # A store may hold both directions without declaring it, and a reverse would leak its link.
+        # With times, both directions of an undirected link have one time, and an earlier reverse
+        # belongs to the past.
         return Holdout(config, is_within and (undirected or config.test_after is None), undirected)
 
     @property
     def by_time(self) -> bool:
-        """Whether times decide."""
+        """Whether times decide about the split."""
         return self.config.test_after is not None
 
     def codes(self, sources: Ids, targets: Ids, times: Any = None) -> NDArray[np.uint8]:
-        """The code of each edge, [n]."""
+        """Returns the split code of each edge, [n]."""
         if self.by_time:
             codes = np.full(len(sources), SPLITS["train"], np.uint8)
             if self.config.val_after is not None:
@@ -73,7 +78,7 @@ class Holdout:
         return codes
 
     def keys(self, sources: Ids, targets: Ids) -> NDArray[np.uint64]:
-        """A hash of the ends and the seed (splitmix64, Steele et al., OOPSLA 2014)."""
+        """Returns a hash of the ends and the seed (splitmix64, Steele et al., OOPSLA 2014)."""
         first, second = sources, targets
         if self.symmetric:
             first, second = np.minimum(sources, targets), np.maximum(sources, targets)
@@ -90,20 +95,20 @@ def _mixed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def edge_blocks(store: Store, edge_type: EdgeType) -> Iterator[tuple[Ids, Ids, Any]]:
-    """All edges of a type in blocks: (sources, targets, times or None)."""
+    """Yields all edges of a type in blocks: (sources, targets, times or None)."""
     for ids, found in lists_of(store.snapshot(), edge_type):
         yield found.indices, np.repeat(ids, np.diff(found.indptr)), found.times
 
 
 class Collected:
-    """Links of a split: all, or the `most` with the smallest hashes, which are a fair draw."""
+    """Links of a split: all, or the `most` with the smallest hashes, a uniform sample."""
 
     def __init__(self, most: int | None) -> None:
         self.count, self._most = 0, most
         self._parts: list[Any] = []
 
     def add(self, pairs: Ids, keys: NDArray[np.uint64]) -> None:
-        """Adds links, [2, n] or with their times [3, n], and their hashes [n]."""
+        """Adds links, [2, n] or with times [3, n], and their hashes [n]."""
         self.count += len(keys)
         self._parts.append((pairs, keys))
         if self._most is not None and sum(len(k) for _, k in self._parts) > 2 * self._most:
@@ -118,7 +123,7 @@ class Collected:
         self._parts = [(pairs, keys)]
 
     def pairs(self) -> Ids:
-        """The links, int64 [2, n]; with a row of times if they were added so."""
+        """Returns the links, int64 [2, n]; [3, n] if they were added with times."""
         if not self._parts:
             return np.empty((3, 0), np.int64)
         self._shrink()
@@ -127,29 +132,29 @@ class Collected:
 
 
 def collect(store: Store, edge_type: EdgeType, holdout: Holdout) -> dict[str, Collected]:
-    """The links of each split, read once from front to back; with times if these decide.
+    """Returns the links of each split, with times if these decide. Reads the edges once.
 
     Raises:
-        UnsupportedArgument: Times decide, and the edges have none; or all training links would not
-            fit a quarter of the store's memory.
+        UnsupportedArgument: Times decide but the edges have none, or the training links do not fit
+            into a quarter of the store's memory.
     """
     config = holdout.config
     if holdout.by_time and not edge_type.has_time:
         raise UnsupportedArgument(
-            f"{store.path}: edges of {edge_type.triple} have no times, which test_after cuts by; "
-            "leave it out, and holdout= draws edges"
+            f"{store.path}: edges of {edge_type.triple} have no times, which test_after needs; "
+            "leave it out, and use holdout="
         )
     fits = store.core.memory_bytes // 4 // (32 if holdout.by_time else 24)
     if config.train_edges is None and edge_type.num_edges > fits:
         raise UnsupportedArgument(
-            f"{store.path}: the ends of {edge_type.num_edges:,} links take more than a quarter of "
-            f"the memory; give train_edges, at most {fits:,}, or more memory="
+            f"{store.path}: {edge_type.num_edges:,} links need more than a quarter of the memory; "
+            f"set train_edges= to at most {fits:,}, or raise memory="
         )
     found = {name: Collected(config.eval_edges) for name in SPLITS}
     found["train"] = Collected(config.train_edges)
     for sources, targets, times in edge_blocks(store, edge_type):
         codes = holdout.codes(sources, targets, times)
-        # An undirected edge is stored in both directions, and is one link.
+        # An undirected edge is stored in both directions but is one link.
         once = sources <= targets if holdout.undirected else np.ones(len(sources), bool)
         keys = _mixed(holdout.keys(sources, targets))
         for name, code in SPLITS.items():
@@ -160,7 +165,7 @@ def collect(store: Store, edge_type: EdgeType, holdout: Holdout) -> dict[str, Co
 
 
 def without_edges(store: Any, keep: Tensor, names: frozenset[str]) -> None:
-    """Takes edges out of one edge type of a batch, in place; counts per hop follow."""
+    """Removes edges of one edge type from a batch in place, and updates the counts per hop."""
     count = store.edge_index.size(1)
     for name in names & set(store.keys()):
         value = store[name]
@@ -173,18 +178,18 @@ def without_edges(store: Any, keep: Tensor, names: frozenset[str]) -> None:
 
 
 class TrainingDegrees:
-    """In-degrees of the graph without its held-out edges, as `InDegrees` gives those of the whole.
+    """In-degrees of the graph without its held-out edges.
 
     Args:
-        whole: Gives the degrees of the whole graph.
-        held_out: Held-out edges that lead to each node, by edge type, int32 [nodes].
+        whole: The `InDegrees` of the whole graph.
+        held_out: Number of held-out edges that lead to each node, by edge type, int32 [nodes].
     """
 
     def __init__(self, whole: Any, held_out: dict[Any, Tensor]) -> None:
         self._whole, self._held_out = whole, held_out
 
     def __call__(self, n_id: Any) -> Any:
-        """The degrees of the nodes ``n_id``, as of `InDegrees`."""
+        """Returns the degrees of the nodes ``n_id``, as `InDegrees` does."""
         degrees = self._whole(n_id)
         if isinstance(degrees, Tensor):
             (counts,) = self._held_out.values()

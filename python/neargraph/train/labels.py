@@ -1,7 +1,7 @@
-"""What labels are: classes, several yes-or-no answers, or numbers; and how many are unknown.
+"""Detection of the kind of labels: classes, several binary labels, or numbers.
 
-They are read once, in blocks. The invariant: what is predicted is decided by the whole column and
-the settings alone, never by the batches.
+Labels are read once, in blocks. The invariant: only the whole column and the settings determine the
+objective, never a batch.
 """
 
 from collections.abc import Iterable
@@ -33,12 +33,12 @@ _LOSSES: dict[Kind, tuple[str, ...]] = {
 }
 
 Block = tuple[NDArray[np.int64], NDArray[np.integer[Any]]]
-"""Ids of nodes [n], and the code of the split of each [n]."""
+"""Node ids [n], and the split code of each node [n]."""
 
 
 @dataclass(slots=True)
 class Tally:
-    """What of the labels is known: counts by split, and the extremes of each column in training."""
+    """Counts of known labels by split, and the extremes of each column in training."""
 
     known: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SPLITS, 0))
     missing: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SPLITS, 0))
@@ -46,7 +46,7 @@ class Tally:
     most: Any = None
 
     def add(self, labels: NDArray[Any], codes: NDArray[Any], known: NDArray[np.bool_]) -> None:
-        """Takes a block into account: labels [n, columns], codes of splits [n], which are known."""
+        """Adds a block: labels [n, columns], split codes [n], and which labels are known."""
         for name, code in SPLITS.items():
             inside = known[codes == code]
             self.known[name] += int(inside.sum())
@@ -61,10 +61,10 @@ class Tally:
 
 @dataclass(slots=True)
 class LabelFacts:
-    """What a column of labels holds, [n, columns].
+    """Properties of a tensor of labels [n, columns].
 
-    ``low`` and ``top`` are the extremes of what is neither -1 nor NaN. What is known depends on
-    what labels are, and that on the whole column, so both are counted.
+    ``low`` and ``top`` are the extremes of the values that are neither -1 nor NaN. Whether -1 is a
+    known label depends on the kind, which only the whole column determines. So both are counted.
     """
 
     columns: int
@@ -78,7 +78,7 @@ class LabelFacts:
     _numbers: Tally = field(default_factory=Tally)
 
     def add(self, labels: NDArray[Any], codes: NDArray[Any]) -> None:
-        """Takes a block into account: labels [n, columns] and the codes of their splits [n]."""
+        """Adds a block: labels [n, columns] and split codes [n]."""
         is_number = np.isfinite(labels) if self.is_float else np.ones(labels.shape, bool)
         is_answer = is_number & (labels != -1)
         values = labels[is_answer]
@@ -93,24 +93,24 @@ class LabelFacts:
 
     @property
     def are_classes(self) -> bool:
-        """Whether all labels are whole numbers from 0 on, or unknown."""
+        """Whether all known labels are integers of at least 0."""
         return self.is_whole and self.low >= 0
 
     def tally(self, kind: Kind) -> Tally:
-        """What is known of labels of a kind: -1 is a number, and else stands for none."""
+        """Returns the counts for a kind: -1 is a value for numbers, and unknown otherwise."""
         return self._numbers if kind == "values" else self._answers
 
 
 def label_facts(
     snapshot: Version, owner: NodeType, name: str, blocks: Iterable[Block]
 ) -> LabelFacts:
-    """What the tensor `name` of a node type holds at the nodes of `blocks`."""
+    """Returns the properties of the tensor `name` at the nodes of `blocks`."""
     meta = snapshot.schema.tensor(owner, name)
     shape = meta.shape
     if len(shape) > 1:
         raise UnsupportedArgument(
-            f"{snapshot.path}: {name} of {owner.name!r} has rows of shape {list(shape)}; labels "
-            "have one dimension"
+            f"{snapshot.path}: {name} of {owner.name!r} has rows of shape {list(shape)}: labels "
+            "must have at most one dimension per row"
         )
     is_float = np.dtype(meta.numpy_dtype).kind == "f" or meta.dtype == "bf16"
     facts = LabelFacts(meta.num_columns, shape in ((), (1,)), is_float)
@@ -122,7 +122,7 @@ def label_facts(
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What is predicted: the kind, the outputs that it takes, and the name of the loss."""
+    """The objective: the kind of prediction, the number of outputs, and the name of the loss."""
 
     kind: Kind
     outputs: int
@@ -130,16 +130,16 @@ class Target:
 
     @property
     def settings(self) -> dict[str, str]:
-        """The same as settings of a run."""
+        """The objective as settings of a run."""
         objective = next(name for name, kind in _OBJECTIVES.items() if kind == self.kind)
         return {"objective": objective, "loss": self.loss}
 
 
 def target_of(config: TrainConfig, facts: LabelFacts, where: str) -> Target:
-    """What the labels of `where` are, unless ``objective`` says it.
+    """Returns the objective for the labels of `where`: that of the settings, or the detected one.
 
     Raises:
-        UnsupportedArgument: They are not what the settings say, all unknown, or all equal.
+        UnsupportedArgument: The labels do not fit the settings, are all unknown, or are all equal.
     """
     kind = _detected(facts) if config.objective == "auto" else _OBJECTIVES[config.objective]
     _check_kind(kind, facts, where, is_given=config.objective != "auto")
@@ -153,8 +153,8 @@ def target_of(config: TrainConfig, facts: LabelFacts, where: str) -> Target:
         raise UnsupportedArgument(f"{where}: no label of the training split is known")
     if kind != "values" and bool((tally.least == tally.most).all()):
         raise UnsupportedArgument(
-            f"{where}: all labels of the training split are {tally.most[0]:g}: there is one class "
-            "only, and nothing to learn"
+            f"{where}: all labels of the training split are {tally.most[0]:g}: there is only one "
+            "class, so there is nothing to learn"
         )
     outputs = int(facts.top) + 1 if kind == "classes" else facts.columns
     return Target(kind, outputs, loss)
@@ -170,28 +170,31 @@ def _check_kind(kind: Kind, facts: LabelFacts, where: str, *, is_given: bool) ->
     if kind == "classes":
         if not facts.is_flat:
             raise UnsupportedArgument(
-                f"{where} has {facts.columns} columns; single-label needs one class per row, use "
-                "objective='multi-label' or objective='regression'"
+                f"{where} has {facts.columns} columns, but single-label needs one class per row; "
+                "use objective='multi-label' or objective='regression'"
             )
         if not facts.is_whole:
             raise UnsupportedArgument(
-                f"{where} holds fractions, not classes; use objective='regression'"
+                f"{where} has fractions, which are not classes; use objective='regression'"
             )
         if facts.low < 0:
             raise UnsupportedArgument(
-                f"{where} holds {facts.low:g}, and classes are numbers from 0 on (-1 is an unknown "
-                "one); use objective='regression'"
+                f"{where} has the label {facts.low:g}: classes must be 0 or more (-1 = unknown); "
+                "use objective='regression'"
             )
         if facts.top >= _CLASSES_MAX:
-            raise UnsupportedArgument(f"{where} holds no classes (largest label {facts.top:g})")
+            raise UnsupportedArgument(
+                f"{where} has the label {facts.top:g}: classes must be below {_CLASSES_MAX:,}; use "
+                "objective='regression'"
+            )
     if kind == "labels" and not facts.is_binary:
         raise UnsupportedArgument(
-            f"{where} holds other numbers than 0 and 1 (from {facts.low:g} to {facts.top:g}); use "
+            f"{where} has labels other than 0 and 1 (from {facts.low:g} to {facts.top:g}); use "
             "objective='regression' or objective='single-label'"
         )
     if kind == "values" and not (facts.is_float or is_given):
         raise UnsupportedArgument(
-            f"{where} holds integers from {facts.low:g} to {facts.top:g}, which are neither "
-            "classes (from 0 on; -1 is unknown) nor 0 and 1; give objective='regression' to "
-            "learn the numbers"
+            f"{where} has integers from {facts.low:g} to {facts.top:g}, which are neither classes "
+            "(0 or more; -1 = unknown) nor binary labels; give objective='regression' to predict "
+            "the numbers"
         )

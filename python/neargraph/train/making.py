@@ -1,4 +1,4 @@
-"""Which task a run has; what does not go together is refused here, before anything is read."""
+"""Creation of the task of a run. Combinations that are not valid fail before anything is read."""
 
 import torch
 
@@ -16,20 +16,20 @@ def make_task(
     in_memory: bool = False,
     device: torch.device | None = None,
 ) -> Task:
-    """The task of a run on a store.
+    """Returns the task of a run on a store.
 
     Raises:
-        UnsupportedArgument: Settings and store do not go together.
+        UnsupportedArgument: The settings do not fit the store or each other.
         NameNotFound: A tensor, type or split is missing.
     """
     check_combination(config, store.schema, store.path)
     if in_memory and config.task != "node":
         raise UnsupportedArgument(
-            f"in_memory=True is for the task node, and the task is {config.task}; leave it out"
+            f"in_memory=True supports the task node only, not {config.task}; leave it out"
         )
     if in_memory and config.embedding:
         raise UnsupportedArgument(
-            "in_memory=True holds features of the store, and embedding learns them; leave one out"
+            "in_memory=True does not support learned rows (embedding=); leave one of them out"
         )
     if config.task == "graph":
         return GraphTask(store, config, device)

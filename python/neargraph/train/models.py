@@ -1,7 +1,7 @@
-"""Which model, task, sampler and store go together.
+"""The valid combinations of model, task, sampler and store.
 
-The models stand in the table of `neargraph.nn.models`, the samplers in `sources.py`. The invariant:
-a combination that makes no sense is refused by name before anything is read.
+`neargraph.nn.models` has the table of models, and `sources.py` that of samplers. The invariant: a
+combination that is not valid raises an error that names it, before anything is read.
 """
 
 from typing import Any
@@ -21,10 +21,10 @@ from .directions import DegreesBothWays, both_ways, kept_reverses, lead_one_way
 from .embeddings import widths_of, without_features
 from .sources import SAMPLERS, check_method
 
-# They add and multiply rows of users and items.
+# These models add and multiply rows of users and items.
 _ONE_WIDTH = ("lightgcn", "ngcf")
 _SAINT = ("saint-node", "saint-edge", "saint-walk")
-# The samplers of each loader that a model may need, of nodes; the first is the one it is made for.
+# By the loader that a model needs, the samplers that fit; the first one is the default.
 _SAMPLERS = {
     "neighbor": ("neighbor", "labor", "cluster", *_SAINT, "random-node", "shadow", "hgt"),
     "cluster": ("cluster",),
@@ -35,52 +35,52 @@ _SAMPLERS = {
 
 
 def samplers_of(config: TrainConfig) -> tuple[str, ...]:
-    """The samplers that the model of a run trains on for its task, the usual one first."""
+    """Returns the samplers on which the model of a run trains, the default first."""
     fitting = _SAMPLERS[MODELS[config.model].loader]
     if config.task == "graph":
         return ("graph",) if MODELS[config.model].loader == "neighbor" else ()
     if MODELS[config.model].loader == "temporal" and config.task != "link":
-        # A store has times of links, and none of what it asks about a node.
+        # A store has times of links, but no times at which a node is predicted.
         return ()
     return tuple(name for name in fitting if config.task in SAMPLERS[name].tasks)
 
 
 def sampler_of(config: TrainConfig) -> str:
-    """The sampler of a run: the one that is named, or the one that the model is made for."""
+    """Returns the sampler of a run: that of the settings, or the default one of the model."""
     return samplers_of(config)[0] if config.sampler == "auto" else config.sampler
 
 
 def trained_schema(config: TrainConfig, schema: Schema) -> Schema:
-    """The types that the batches of a run have: with kept reverses where they are sampled."""
-    # Budgets of nodes by type are for the edge types of the graph alone.
+    """Returns the schema of a run's batches, with kept reverses if they are sampled."""
+    # HGT's budgets per node type are defined for the edge types of the graph only.
     return schema if config.sampler == "hgt" else both_ways(schema)
 
 
 def notes_of(config: TrainConfig, schema: Schema) -> list[str]:
-    """What a user should know of the settings of a run on a store."""
+    """Returns notes for the user on the settings of a run."""
     notes = []
     kept = [
         ",".join(t.triple) for t in trained_schema(config, schema).edge_types if t.is_reverse_index
     ]
     if kept:
-        notes.append(f"messages go both ways: {', '.join(kept)}, which the store keeps, too")
+        notes.append(f"messages also use the reverse edges {', '.join(kept)} of the store")
     parts = {
         "cluster": f"batch_parts={config.batch_parts} of parts={config.parts} clusters",
         "random-node": f"one of parts={config.parts} parts",
     }.get(sampler_of(config))
     if parts is not None and config.batch_size != TrainConfig().batch_size:
         notes.append(
-            f"batch_size={config.batch_size} is of validation and test alone: a training batch of "
-            f"the sampler {sampler_of(config)} is {parts}"
+            f"batch_size={config.batch_size} applies to validation and test only: a training batch "
+            f"of the sampler {sampler_of(config)} is {parts}"
         )
     return notes
 
 
 def check_names(config: TrainConfig) -> None:
-    """Refuses a model or a sampler that does not exist.
+    """Rejects a model or a sampler that does not exist.
 
     Raises:
-        UnsupportedArgument: Names it, and what there is.
+        UnsupportedArgument: The name is not valid. The message lists those that are.
     """
     for name, value, table in (
         ("model", config.model, MODELS),
@@ -91,14 +91,14 @@ def check_names(config: TrainConfig) -> None:
 
 
 def check_combination(config: TrainConfig, schema: Schema, path: str) -> None:
-    """Refuses a model, task, sampler and store that do not go together.
+    """Rejects a combination of model, task, sampler and store that is not valid.
 
     Raises:
-        UnsupportedArgument: Names the two that do not, and what there is.
+        UnsupportedArgument: The message names the conflict and the alternatives.
     """
     check_names(config)
     if not schema.edge_types:
-        raise UnsupportedArgument(f"{path}: the store has no edges; training needs some")
+        raise UnsupportedArgument(f"{path}: the store has no edges, which training needs")
     model, kind = MODELS[config.model], kind_of(trained_schema(config, schema))
     if kind not in model.stores:
         _check_directions(config, schema, path)
@@ -106,27 +106,28 @@ def check_combination(config: TrainConfig, schema: Schema, path: str) -> None:
         having = [name for name, row in fit if kind in row.stores]
         only = " (one node type and one edge type)" if model.stores == ("homogeneous",) else ""
         raise UnsupportedArgument(
-            f"{path}: the model {config.model} is for {' and '.join(model.stores)} stores{only}, "
-            f"and this one is {kind}; use {', '.join(having)}"
+            f"{path}: the model {config.model} needs a store that is {' or '.join(model.stores)}"
+            f"{only}, but this one is {kind}; use {', '.join(having)}"
         )
     fitting = samplers_of(config)
     if config.task not in model.tasks or not fitting:
         having = [name for name, row in MODELS.items() if config.task in row.tasks]
         raise UnsupportedArgument(
-            f"the model {config.model} is not trained for the task {config.task}; use "
+            f"the model {config.model} does not support the task {config.task}; use "
             f"{', '.join(name for name in having if name != config.model)}"
         )
     sampler = sampler_of(config)
     if sampler not in fitting:
         raise UnsupportedArgument(
-            f"the model {config.model} does not train on the sampler {sampler} for the task "
+            f"the model {config.model} does not support the sampler {sampler} for the task "
             f"{config.task}; use {', '.join(fitting)}"
         )
     if kind not in SAMPLERS[sampler].kinds:
         having = [name for name in fitting if kind in SAMPLERS[name].kinds]
         raise UnsupportedArgument(
-            f"{path}: the sampler {sampler} is for {' and '.join(SAMPLERS[sampler].kinds)} stores, "
-            f"and this one is {kind}; use {', '.join(having)}"
+            f"{path}: the sampler {sampler} needs a store that is "
+            f"{' or '.join(SAMPLERS[sampler].kinds)}, but this one is {kind}; use "
+            f"{', '.join(having)}"
         )
     check_method(config, sampler)
     _check_walks(config, sampler)
@@ -139,7 +140,7 @@ def check_combination(config: TrainConfig, schema: Schema, path: str) -> None:
 
 
 def _check_directions(config: TrainConfig, schema: Schema, path: str) -> None:
-    """Says how a store of two node types becomes one that the model takes."""
+    """Rejects a store of two node types, with a way to make it fit the model."""
     stores = MODELS[config.model].stores
     if len(schema.node_types) != 2:
         return
@@ -147,16 +148,16 @@ def _check_directions(config: TrainConfig, schema: Schema, path: str) -> None:
     if "bipartite" in stores and lead_one_way(schema):
         lists = ", ".join(",".join(t.triple) for t in schema.edge_types)
         raise UnsupportedArgument(
-            f"{path}: the model {config.model} passes messages both ways between {first} and "
-            f"{second}, and the edges {lists} lead one way; import again with `neargraph import "
-            "--reverse`, which keeps the other direction"
+            f"{path}: the model {config.model} passes messages in both directions between {first} "
+            f"and {second}, but the edges {lists} have one direction; import again with "
+            "`neargraph import --reverse`"
         )
     if config.task == "link" and "bipartite" not in stores:
         raise UnsupportedArgument(
-            f"{path}: the model {config.model} is for {' and '.join(stores)} stores (one node type "
-            f"and one edge type), and this one has {first} and {second}; import both as one node "
-            "type with `neargraph import --undirected` (docs/how-to/training.md shows how), or use "
-            + ", ".join(name for name, row in MODELS.items() if "bipartite" in row.stores)
+            f"{path}: the model {config.model} needs a store that is {' or '.join(stores)} (one "
+            f"node type and one edge type), but this one has {first} and {second}; import both as "
+            "one node type with `neargraph import --undirected` (see docs/how-to/training.md), or "
+            "use " + ", ".join(name for name, row in MODELS.items() if "bipartite" in row.stores)
         )
 
 
@@ -167,7 +168,7 @@ _OF_ROWS = ("embedding_name", "embedding_optimizer", "embedding_lr", "embedding_
 
 
 def _check_effects(config: TrainConfig, sampler: str) -> None:
-    """Refuses settings that the task, sampler or schedule of a run would ignore."""
+    """Rejects settings that the task, sampler or schedule of a run would ignore."""
     default = TrainConfig()
     for names, has_effect, what in (
         ((*_OF_LINKS, *_OF_LINKS_TOO), config.task == "link", "the task link"),
@@ -178,7 +179,7 @@ def _check_effects(config: TrainConfig, sampler: str) -> None:
         (("target",), config.task != "graph", "the tasks node and link"),
         (("embedding",), config.task != "graph", "the tasks node and link"),
         (("temporal",), config.task == "link", "the task link"),
-        (_OF_ROWS, bool(config.embedding), "learned rows, whose width embedding gives"),
+        (_OF_ROWS, bool(config.embedding), "learned rows, which need embedding="),
         (("hidden",), config.model != "lightgcn", "models with hidden layers"),
         (
             ("lr", "weight_decay", "clip"),
@@ -203,142 +204,140 @@ def _check_effects(config: TrainConfig, sampler: str) -> None:
         for name in names:
             value = getattr(config, name)
             if not has_effect and value != getattr(default, name):
-                raise UnsupportedArgument(f"{name}={value!r} is for {what}; leave it out")
+                raise UnsupportedArgument(f"{name}={value!r} applies only to {what}; leave it out")
 
 
 def _check_lists(config: TrainConfig, sampler: str, schema: Schema, path: str) -> None:
-    """Refuses a store that lacks what GraphSAINT counts and draws by; names all of it at once."""
+    """Rejects a store without the data that GraphSAINT needs. The message lists all of it."""
     if sampler not in _SAINT:
         return
     edges, missing = schema.edge_types[0], {}
     if config.coverage and not edges.has_edge_ids:
-        missing["edge-ids"] = f"edge ids, by which coverage={config.coverage} counts edges"
+        missing["edge-ids"] = f"edge ids, with which coverage={config.coverage} counts edges"
     if sampler == "saint-edge" and not (edges.undirected or schema.reverse_types):
-        missing["reverse"] = "the reverse of its edges, whose degrees they are drawn by"
+        missing["reverse"] = "the reverse edges, whose degrees determine the draws"
     if missing:
         flags = " ".join(f"--{option}" for option in missing)
         again = f"import again with `neargraph import {flags}`"
         again += "; coverage=0 needs no edge ids" if "edge-ids" in missing else ""
         raise UnsupportedArgument(
             f"{path}: the sampler {sampler} needs {', and '.join(missing.values())}, which this "
-            f"store does not keep; {again}"
+            f"store does not have; {again}"
         )
 
 
 def _taken(config: TrainConfig, setting: str) -> tuple[bool, str]:
-    """Whether the model of a run takes a setting, and what does."""
-    # The class of hetero-sage has the settings of layers that attend, which are not its own.
+    """Returns whether the model of a run has a setting, and the models that have it."""
+    # The class of hetero-sage has the settings of attention layers, but does not use them.
     taking = [m for m, row in MODELS.items() if setting in row.defaults() and m != "hetero-sage"]
     what = f"the models {', '.join(taking)}"
     if setting == "norm" and len(config.fanouts) == 1:
-        # GIN alone has hidden layers inside a layer.
+        # Only GIN has hidden layers inside a layer.
         return config.model == "gin", f"{what}, with a hidden layer: give several fanouts"
     return config.model in taking, what
 
 
 def _check_rows(config: TrainConfig, schema: Schema, path: str) -> None:
-    """Refuses learned rows where no node would have one, and what goes not together with them."""
+    """Rejects learned rows if all nodes have features, and settings that conflict with them."""
     names = without_features(schema)
     _check_widths(config, schema, path)
     if not config.embedding:
         if schema.is_homogeneous and names:
             learned = "" if config.task == "graph" else ", or learn rows with embedding=64"
-            raise NameNotFound(f"{path}: no node tensor 'x'; import features{learned}")
+            raise NameNotFound(f"{path} has no node tensor 'x'; import features{learned}")
         return
     if not names:
         raise UnsupportedArgument(
-            f"{path}: embedding={config.embedding} learns rows of nodes without x, and all node "
+            f"{path}: embedding={config.embedding} learns rows of nodes without x, but all node "
             "types have x; leave it out"
         )
     if config.tested == "best":
         raise UnsupportedArgument(
-            "learned rows stand in the store as the last step left them, so the best epoch cannot "
-            "be tested with embedding=; give test_on='last'"
+            "the store keeps only the last learned rows, so the best epoch cannot be tested with "
+            "embedding=; give test_on='last'"
         )
     if config.row_normalize and schema.is_homogeneous:
         raise UnsupportedArgument(
-            "row_normalize=True is for features of the store, and rows are learned; leave it out"
+            "row_normalize=True applies only to stored features, not to learned rows; leave it out"
         )
 
 
 def _check_widths(config: TrainConfig, schema: Schema, path: str) -> None:
-    """Refuses rows of several widths where a model adds them."""
+    """Rejects rows of several widths for a model that adds them."""
     widths = widths_of(schema, config)
     if config.model in _ONE_WIDTH and len(set(widths.values())) > 1:
         each = ", ".join(f"{name} has {width}" for name, width in widths.items())
         raise UnsupportedArgument(
-            f"{path}: the model {config.model} needs rows of one width for all nodes, and {each}; "
-            "learn rows of nodes without x with embedding=, as wide as x of the others, or import "
-            "x of one width"
+            f"{path}: the model {config.model} needs rows of one width for all nodes, but {each}; "
+            "set embedding= to the width of x, or import x of one width"
         )
     if config.model in _ONE_WIDTH and not config.embedding and without_features(schema):
         raise UnsupportedArgument(
             f"{path}: the model {config.model} needs rows of nodes, which have no x; learn them "
-            "with embedding=64"
+            "with embedding=, such as embedding=64"
         )
 
 
 def _check_walks(config: TrainConfig, sampler: str) -> None:
-    """Refuses what walks and rankings cannot respect."""
+    """Rejects settings that random walks and rankings cannot follow."""
     if sampler == "pinsage" and (config.test_after is not None or config.strategy is not None):
         raise UnsupportedArgument(
-            "walks of the sampler pinsage know no times, so test_after and temporal= do not hold "
-            "for them; use holdout="
+            "the sampler pinsage ignores times, so it does not support test_after and temporal=; "
+            "use holdout="
         )
     if config.rank_all and config.strategy is not None:
         raise UnsupportedArgument(
-            f"rank_all has one row for each node, and with temporal={config.strategy!r} rows "
-            "differ from link to link; leave one of them out"
+            f"rank_all needs one row per node, but with temporal={config.strategy!r} rows differ "
+            "between links; leave one of them out"
         )
     for name in config.rank_all:
         ranked_at(name)
     if config.rank_all and config.decoder != "dot":
         raise UnsupportedArgument(
-            f"rank_all ranks by products of rows, which decoder={config.decoder!r} does not give; "
-            "use decoder='dot'"
+            f"rank_all ranks by dot products of rows and does not support "
+            f"decoder={config.decoder!r}; use decoder='dot'"
         )
 
 
 def _check_ranks(config: TrainConfig) -> None:
-    """Refuses metrics of ranks that no link can miss."""
+    """Rejects ranking metrics that are always 1."""
     if config.task != "link":
         return
     for name in metric_names("links", config.metrics):
         if name.base in ("hits@K", "recall@K") and (name.k or 0) > config.eval_negatives:
             raise UnsupportedArgument(
-                f"{name.text} is always 1 where a link is ranked among itself and "
-                f"{config.eval_negatives} negatives; give metrics with a smaller K, or more "
-                "eval_negatives"
+                f"{name.text} is always 1 if a link is ranked among {config.eval_negatives} "
+                "negatives; give metrics with a smaller K, or a larger eval_negatives="
             )
 
 
 def _check_layers(config: TrainConfig) -> None:
-    """Refuses counts of neighbours where nothing is sampled."""
+    """Rejects fanouts for a task that does not sample."""
     given = config.fanouts != TrainConfig().fanouts
     if config.task == "graph" and given and set(config.fanouts) != {-1}:
         raise UnsupportedArgument(
-            f"fanouts are {list(config.fanouts)}, and the task graph reads whole graphs; give -1 "
+            f"fanouts are {list(config.fanouts)}, but the task graph reads whole graphs; give -1 "
             f"for each layer: {','.join(['-1'] * len(config.fanouts))}"
         )
 
 
 def _check_times(config: TrainConfig) -> None:
-    """Refuses sampling by time where the future would be seen, and the model that needs it off."""
+    """Rejects temporal sampling that would include the future, and temporal models without it."""
     if config.strategy is None:
         if MODELS[config.model].loader == "temporal":
             raise UnsupportedArgument(
-                f"temporal='off' does not go with the model {config.model}, which sees only the "
-                "past; use temporal='last' or temporal='uniform'"
+                f"the model {config.model} does not support temporal='off', because it sees only "
+                "the past; use temporal='last' or temporal='uniform'"
             )
         return
     if config.test_after is None:
         raise UnsupportedArgument(
-            f"temporal={config.strategy!r} trains on the past and tests on what came later; give "
+            f"temporal={config.strategy!r} trains on the past and tests on later links; give "
             "test_after, the time after which links are for test"
         )
     if MODELS[config.model].degrees != "none":
         raise UnsupportedArgument(
-            f"the model {config.model} takes degrees of the whole graph, which tell of the future; "
+            f"the model {config.model} uses degrees of the whole graph, which include the future; "
             "use sage, gat or temporal, or temporal='off'"
         )
 
@@ -346,9 +345,10 @@ def _check_times(config: TrainConfig) -> None:
 def make_model(
     config: TrainConfig, schema: Schema, outputs: int | None, widths: dict[str, int]
 ) -> torch.nn.Module:
-    """The model of a run on rows of these widths by node type, with fresh parameters.
+    """Returns the model of a run for rows of these widths by node type, with new parameters.
 
-    Without `outputs` it gives embeddings, as wide as hidden layers or as the model has them.
+    If `outputs` is None, its output is embeddings with the width of the hidden layers, or with that
+    of the model.
     """
     known = MODELS[config.model].defaults()
     wanted = {
@@ -366,7 +366,7 @@ def make_model(
 
 
 def degrees_of(config: TrainConfig, store: Store) -> InDegrees | DegreesBothWays | None:
-    """What gives the in-degrees that a model or GraphSAINT takes; None where nothing does."""
+    """Returns the in-degrees for a model or for GraphSAINT; None if they are not needed."""
     if MODELS[config.model].degrees == "none" and sampler_of(config) not in _SAINT:
         return None
     loops = MODELS[config.model].degrees != "without_loops"
@@ -376,5 +376,5 @@ def degrees_of(config: TrainConfig, store: Store) -> InDegrees | DegreesBothWays
 
 
 def takes_degrees(config: TrainConfig) -> bool:
-    """Whether the model takes ``in_degree``."""
+    """Whether the model has an argument ``in_degree``."""
     return MODELS[config.model].degrees != "none" and MODELS[config.model].loader != "saint"

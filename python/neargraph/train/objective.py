@@ -1,6 +1,6 @@
-"""The loss of labels: which rows and entries are known, and what an error costs.
+"""The loss of labels over the rows and entries that are known.
 
-The invariant: what is unknown, -1 of classes and NaN of the others, has no part in a loss.
+The invariant: unknown labels (-1 of classes, NaN of the others) never affect a loss.
 """
 
 from collections.abc import Callable
@@ -30,10 +30,12 @@ _ENTRY_LOSSES: dict[str, Callable[..., Tensor]] = {
 
 @dataclass(slots=True)
 class Prediction:
-    """Outputs of a batch, and what they should be.
+    """Outputs of a batch with their targets.
 
-    Of labels: ``outputs`` [n, k], and ``targets`` [n] or [n, k]. Of links: scores of positives [n],
-    and of their negatives [n, m]. ``weight`` [n] is that of each row, where a sampler asks for one.
+    Attributes:
+        outputs: For labels [n, k]. For links: scores of positive links [n].
+        targets: For labels [n] or [n, k]. For links: scores of negative links [n, m].
+        weight: Weight of each row [n], if the sampler needs one.
     """
 
     outputs: Tensor
@@ -45,7 +47,7 @@ class Prediction:
 
 
 def known_rows(target: Target, outputs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """(outputs, labels, which) of the rows that have a label."""
+    """Returns (outputs, labels, mask) of the rows with a known label."""
     shape = (-1,) if target.kind == "classes" else (len(labels), -1)
     labels, known = known_labels(_TASKS[target.kind], labels.reshape(shape))
     if target.kind != "classes":
@@ -55,9 +57,9 @@ def known_rows(target: Target, outputs: Tensor, labels: Tensor) -> tuple[Tensor,
 
 
 def label_loss(target: Target, prediction: Prediction) -> Tensor:
-    """The mean loss over what is known; with weights the weighted sum over rows, as GraphSAINT's.
+    """Returns the mean loss over known labels; with weights the weighted sum, as in GraphSAINT.
 
-    A batch in which nothing is known has no loss: the caller asks `len` first.
+    The prediction must not be empty.
     """
     outputs, targets, weight = prediction.outputs, prediction.targets, prediction.weight
     reduction = "mean" if weight is None else "none"

@@ -1,23 +1,44 @@
-"""One pass over batches while it goes on: how far it is, how fast, and what it waits for.
+"""The progress of one pass over batches: position, speed, and waiting time.
 
-What must not live here: how that is shown. The invariant: another thread may look at any time.
+The display must not live here. The invariant: another thread may read a pass at any time.
 """
 
 import time
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TypedDict
 
 from neargraph.loader.epochs import EpochLoader
 
 
+class PassInfo(TypedDict):
+    """The progress of a pass, as `Pass.plain` returns it."""
+
+    phase: str
+    step: int
+    steps: int
+    value: float | None
+    measure: str
+    seeds_per_second: float
+    waiting_share: float
+    """Part of the time in which the pass waited for batches, 0 to 1."""
+    waiting_seconds: float
+    """Duration of the present wait; 0 if the pass does not wait."""
+    busy: list[str]
+    """The stages that work during the present wait."""
+
+
 @dataclass(slots=True)
 class Pass:
-    """A pass over the batches of `loader`.
+    """A pass over the batches of a loader. It is updated as the pass proceeds.
 
-    ``phase`` is "epoch 1", ..., "val" or "test". ``step`` of ``steps`` batches are done, which had
-    ``seeds`` seeds. ``value`` is the last loss of an epoch, and of the others the metric
-    `measure` until now, or the last loss where that metric costs a pass; None before the first
-    batch.
+    Attributes:
+        phase: "epoch 1", ..., "val" or "test".
+        loader: The loader.
+        step: Number of batches that are done.
+        seeds: Number of seeds in these batches.
+        value: In training: the last loss. Otherwise: the metric `measure` so far, or the last loss
+            if that metric is expensive. None before the first batch.
+        measure: Name of the first metric.
     """
 
     phase: str
@@ -34,20 +55,20 @@ class Pass:
 
     @property
     def steps(self) -> int:
-        """Batches of the pass."""
+        """Number of batches of the pass."""
         return len(self.loader)
 
     def seeds_per_second(self) -> float:
-        """Seeds a second since the pass began."""
+        """Returns the seeds per second since the pass began."""
         return self.seeds / max(1e-9, time.perf_counter() - self._begin)
 
     def waiting_share(self) -> float:
-        """Share of the time since the pass began in which it waited for batches, from 0 to 1."""
+        """Returns the part of the time in which the pass waited for batches, 0 to 1."""
         waited = self.loader.stages()["wait"] - self._waited + self.loader.waiting()
         return min(1.0, waited / max(1e-9, time.perf_counter() - self._begin))
 
-    def plain(self) -> dict[str, Any]:
-        """All of it as plain data, with the stages that are at work while it waits."""
+    def plain(self) -> PassInfo:
+        """Returns the progress as plain data."""
         waiting = self.loader.waiting()
         return {
             "phase": self.phase,
@@ -58,5 +79,5 @@ class Pass:
             "seeds_per_second": self.seeds_per_second(),
             "waiting_share": self.waiting_share(),
             "waiting_seconds": waiting,
-            "busy": self.loader.busy() if waiting else [],
+            "busy": [*self.loader.busy()] if waiting else [],
         }

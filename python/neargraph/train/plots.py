@@ -7,12 +7,15 @@ from .result import TrainResult
 
 
 def write_plots(folder: Path, result: TrainResult, metric: str) -> str | None:
-    """Writes ``loss.png``, ``metric.png`` and ``bytes.png``; why not, where matplotlib is missing.
+    """Writes ``loss.png``, ``metric.png`` and ``bytes.png``.
 
     Args:
-        folder: Made if it is not there.
-        result: Of the run.
-        metric: The metric that is drawn.
+        folder: The directory, which is created if it does not exist.
+        result: The result of the run.
+        metric: The metric to draw.
+
+    Returns:
+        None, or a note if matplotlib is not installed.
     """
     try:
         from matplotlib.figure import Figure
@@ -25,7 +28,7 @@ def write_plots(folder: Path, result: TrainResult, metric: str) -> str | None:
     measured = [row["epoch"] for row in rows if f"val_{metric}" in row]
     read, useful = ([row[f"{name}_bytes"] / 1e6 for row in rows] for name in ("read", "useful"))
     steps = list(range(1, len(result.losses) + 1))
-    bytes_title = "MB read from the disk, and MB that batches took"
+    bytes_title = "MB read from disk, and MB used by batches"
     pictures: dict[str, tuple[str, str, str, list[Curve]]] = {
         "loss": ("Loss by step", "step", "loss", [("loss", steps, result.losses)]),
         "metric": (

@@ -1,9 +1,9 @@
-"""Links ranked among all nodes of the type that they lead to, not among a few that are drawn.
+"""Ranking of links among all nodes of their destination type, not among drawn negatives.
 
-What must not live here: how scores are ranked (`neargraph.metrics.all_items`). The rows of all
-nodes and the known links are files beside the store, so memory does not grow with them. The
-invariant: rows come from the edges of training alone, and a link competes only with pairs that are
-no links of the store.
+Ranking by scores must not live here: `neargraph.metrics.all_items` does it. The rows of all nodes
+and the known links are in files beside the store, so memory does not grow with them. The invariant:
+rows are computed from training edges only, and a link competes only with pairs that are not links
+of the store.
 """
 
 import tempfile
@@ -23,25 +23,25 @@ from neargraph.store import Store
 
 from .holdout import edge_blocks
 
-# Scores and the known links of some sources may take this part of the store's memory, each.
+# Scores, and the known links of some sources, may each use this part of the store's memory.
 _MEMORY_SHARE = 8
 
 Ids = NDArray[np.int64]
 Rows = Callable[[Any, str], Tensor]
-"""The rows of the seeds of a batch, of a node type."""
+"""A function that returns the rows of a batch's seeds of a node type."""
 
 
 class Ranking:
-    """Ranks the links of a split; a context manager, whose files go at its end.
+    """Ranks the links of a split. It is a context manager that removes its files on exit.
 
     Args:
         store: The store.
-        edge_type: Which links.
-        links: Those to rank, int64 [2, n].
-        undirected: Whether a link is one of both its ends.
-        loader: Makes the batches around nodes of a type.
-        rows: What the model makes of them.
-        width: The columns of a row.
+        edge_type: The edge type of the links.
+        links: The links to rank, int64 [2, n].
+        undirected: Whether to rank each link from both of its ends.
+        loader: Function that returns the batches around nodes of a type.
+        rows: Function that returns the model's rows for the seeds of a batch.
+        width: Number of columns of a row.
     """
 
     def __init__(
@@ -68,13 +68,13 @@ class Ranking:
 
     def __exit__(self, *_: object) -> None:
         assert self._folder is not None
-        # Mapped files stay until the last array over them is gone.
+        # A mapped file keeps its disk space until the last array over it is freed.
         self._found.clear()
         self._folder.cleanup()
 
     def passes(self) -> Iterator[tuple[str, EpochLoader, Callable[[Any], int]]]:
-        """What is to be gone through: its name, its batches, and what takes each of them and gives
-        how many rows it was."""
+        """Yields (name, batches, function) of each pass. The function stores the rows of a batch
+        and returns their number."""
         live = self._store.schema.node_type(self._type.destination).num_nodes - len(self._dead)
         for node_type, nodes, count, place in (
             (self._type.source, self._sources, len(self._sources), self._places),
@@ -96,15 +96,15 @@ class Ranking:
         return write
 
     def _places(self, sources: Ids) -> Ids:
-        """Which of the ranked sources these are; they must be some."""
+        """Returns the indices of sources among the ranked ones, which must contain them."""
         return np.searchsorted(self._sources, sources)
 
     def _items(self, targets: Ids) -> Ids:
-        """The places of targets among the nodes that are not deleted."""
+        """Returns the indices of targets among the nodes that are not deleted."""
         return targets - np.searchsorted(self._dead, targets)
 
     def compute(self, metrics: tuple[str, ...]) -> dict[str, float]:
-        """The metrics by name, means over the nodes that the links come from."""
+        """Returns the metrics by name, as means over the sources of the links."""
         owners = self._places(self._links[0])
         wanted = RankingTable.of_pairs(owners, self._items(self._links[1]), len(self._sources))
         sources, items = self._found
@@ -112,8 +112,8 @@ class Ranking:
         return rank_all_items(sources, items, wanted, self._known(), metrics=metrics, memory=memory)
 
     def _known(self) -> RankingTable:
-        """What is not ranked: all links from these nodes (those that are asked about are ranked all
-        the same), and in one type the nodes themselves. A file, since they may be many."""
+        """Returns the pairs to leave out, in a file: all links from these nodes and, within one
+        node type, the nodes themselves. `rank_all_items` still ranks the links in question."""
         counts = np.zeros(len(self._sources) + 1, np.int64)
         for places, _ in self._known_links():
             counts[1:] += np.bincount(places, minlength=len(self._sources))
@@ -129,7 +129,7 @@ class Ranking:
         return RankingTable(indptr, items[: indptr[-1]])
 
     def _known_links(self) -> Iterator[tuple[Ids, Ids]]:
-        """(places of sources, places of targets) of what is not ranked, in pieces."""
+        """Yields (indices of sources, indices of targets) of the pairs to leave out, in parts."""
         if self._type.source == self._type.destination:
             yield np.arange(len(self._sources)), self._items(self._sources)
         for sources, targets, _ in edge_blocks(self._store, self._type):

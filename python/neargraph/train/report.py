@@ -1,7 +1,7 @@
-"""A run as one page that needs nothing else: result, curves, settings.
+"""A run as one self-contained page: result, curves, settings.
 
-The invariant: the page has no outside resource and no script, is readable in light and in dark, and
-on a screen 420 pixels wide.
+The invariant: the page uses no outside resource and no script. It is readable in light and dark
+mode, and on a screen of 420 pixels width.
 """
 
 from collections.abc import Mapping
@@ -58,13 +58,16 @@ _COLUMNS = {
 
 
 def write_report(folder: Path, config: TrainConfig, store: str, result: TrainResult) -> str | None:
-    """Writes ``report.html``, and ``plots/`` if matplotlib is there; a note if it is not.
+    """Writes ``report.html``, and ``plots/`` if matplotlib is installed.
 
     Args:
-        folder: Of the run.
+        folder: The directory of the run.
         config: The settings.
         store: Path of the store.
-        result: Of the run.
+        result: The result of the run.
+
+    Returns:
+        None, or a note if matplotlib is not installed.
     """
     metric = result.metric
     write_whole(folder / "report.html", _page(folder, config, store, result, metric).encode())
@@ -91,7 +94,7 @@ def _page(folder: Path, config: TrainConfig, store: str, result: TrainResult, me
             svg([curve], "epoch", metric),
         ),
         _curve(
-            "MB read from the disk, and MB that batches took",
+            "MB read from disk, and MB used by batches",
             svg([("read", epochs, read), ("useful", epochs, useful)], "epoch", "MB by epoch"),
         ),
         "<h2>Epochs</h2>",
@@ -145,8 +148,7 @@ def _cell(key: str, value: Any) -> str:
 
 
 def left_to_run(config: TrainConfig, resolved: Mapping[str, Any]) -> dict[str, str]:
-    """What a run has for the settings that were left to it, by name, as the command line takes
-    it."""
+    """Returns the values that a run chose for open settings, by name, as on the command line."""
     given = config.plain()
     return {n: _written(v) for n, v in resolved.items() if given[n] in ("auto", None, [])}
 
@@ -164,7 +166,7 @@ def _settings(settings: dict[str, Any], left: dict[str, str]) -> str:
 
 
 def _written(value: Any) -> str:
-    """A setting as the command line takes it."""
+    """Returns the value of a setting as on the command line."""
     if isinstance(value, list | tuple):
         return ",".join(map(str, value))
     if value is None or isinstance(value, bool):

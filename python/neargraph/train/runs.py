@@ -1,13 +1,13 @@
-"""Runs as one call each: `fit`, `resume`, `evaluate`.
+"""Complete runs: `fit`, `resume`, `evaluate`.
 
-The invariant: generators are seeded, and operations do not depend on timing.
+The invariant: all random generators are seeded, and no operation depends on timing.
 """
 
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypedDict
 
 import numpy as np
 import torch
@@ -17,14 +17,26 @@ from neargraph.exceptions import UnsupportedArgument
 from neargraph.splits import split_code
 from neargraph.store import Backend, Store
 
-from .config import TrainConfig
+from .config import Tested, TestOn, TrainConfig
 from .engine import Progress, Trainer, Watch
 from .files import write_json
 from .folder import Opening, RunFolder
 from .result import TrainResult
 
 OnEpoch = Callable[[dict[str, Any]], None]
-"""Called with the row of an epoch, as of `TrainResult.history`."""
+"""A function that is called with the row of each epoch, as in `TrainResult.history`."""
+
+
+class Evaluation(TypedDict):
+    """The result of `evaluate`."""
+
+    split: Literal["train", "val", "test"]
+    state: Tested
+    """The training state that was evaluated."""
+    epoch: int
+    """Number of the epoch of its parameters."""
+    metrics: dict[str, float]
+    """Metrics by name."""
 
 
 def fit(
@@ -41,23 +53,24 @@ def fit(
     """Trains and tests a model on a store.
 
     Args:
-        store: The open store. Nodes need ``x`` [N, features], ``y`` and a split; links need edges;
-            graphs need ``graph_id`` and ``graph_y``.
-        config: The settings; equal settings and content give equal losses.
-        in_memory: Hold all features and labels as plain tensors and index them, instead of reading
-            rows through the store (topology stays with the store's back end).
-        state: A file to write after each epoch and to go on from where it exists.
-        out: A folder for the run, which must not exist: settings, versions, metrics, training
-            states, report. `resume` goes on with it.
-        progress: Called after each step.
-        watch: Called when a pass begins, with what tells how it goes on.
-        on_epoch: Called after each epoch with its row of the history.
+        store: The open store. The task "node" needs ``x`` [nodes, features], ``y`` and a split. The
+            task "link" needs edges. The task "graph" needs ``graph_id`` and ``graph_y``.
+        config: The settings. Equal settings and store content give equal losses.
+        in_memory: Whether to hold all features and labels as tensors in memory, instead of reading
+            rows from the store. The topology is still read from the store.
+        state: File for the training state. It is written after each epoch. If it exists, training
+            resumes from it.
+        out: New directory for the run: settings, versions, metrics, training states, report.
+            `resume` continues such a run.
+        progress: Function that is called after each step.
+        watch: Function that is called with the `Pass` when a pass begins.
+        on_epoch: Function that is called after each epoch with its row of the history.
 
     Raises:
         NameNotFound: A tensor, type or split is missing.
-        UnsupportedArgument: Settings and store do not go together, or `out` exists; says which.
-        StateMismatch: The training state is of other settings, or of another store.
-        LossNotFinite: A loss or an output is NaN or infinite; the training state before it stays.
+        UnsupportedArgument: The settings do not fit the store or each other, or `out` exists.
+        StateMismatch: The training state belongs to other settings or to another store.
+        LossNotFinite: A loss or an output is NaN or infinite. The previous training state stays.
 
     Example:
         >>> result = fit(ng.open("cora.ng"), TrainConfig(epochs=10))       # doctest: +SKIP
@@ -69,7 +82,7 @@ def fit(
         beside = {"state=": state is not None, "in_memory=True": in_memory}
         for name in (name for name, is_given in beside.items() if is_given):
             raise UnsupportedArgument(
-                f"out= keeps training states of its own, of runs from disk; leave {name} out"
+                f"out= has its own training states and reads from disk; leave {name} out"
             )
         RunFolder.check_new(Path(out))
     heard: dict[str, Any] = {"progress": progress, "watch": watch}
@@ -94,28 +107,28 @@ def resume(
     watch: Watch | None = None,
     on_epoch: OnEpoch | None = None,
 ) -> TrainResult:
-    """Goes on with the run of a folder as if it had not stopped.
+    """Resumes the run of a directory. Its losses are equal to those of an uninterrupted run.
 
-    A run that was killed before its first training state begins anew.
+    A run that was killed before its first training state starts again.
 
     Args:
-        out: The folder that `fit` made.
-        epochs: Another number of epochs; a run that has ended goes on then.
-        memory: Another memory budget of the store, from now on; batches and losses are the same.
-        backend: Another back end of the store, from now on; batches and losses are the same.
-        progress: As of `fit`.
-        watch: As of `fit`.
-        on_epoch: As of `fit`.
+        out: The directory from `fit`.
+        epochs: A new number of epochs. With a larger one, a run that has ended continues.
+        memory: A new memory budget of the store. Batches and losses stay the same.
+        backend: A new back end of the store. Batches and losses stay the same.
+        progress: As for `fit`.
+        watch: As for `fit`.
+        on_epoch: As for `fit`.
 
     Raises:
-        UnsupportedArgument: It is not the folder of a run, or the run has ended.
+        UnsupportedArgument: `out` is not the directory of a run, or the run has ended.
         StateMismatch: The store has changed since.
-        StoreBusy: Another process goes on with the run.
+        StoreBusy: Another process executes the run.
     """
     folder = RunFolder.open(Path(out)).changed(epochs, memory, backend)
     if folder.is_finished and not _goes_on(folder):
         raise UnsupportedArgument(
-            f"{out}: the run has ended; give more epochs= than {folder.config.epochs} to go on"
+            f"{out}: the run has ended; set epochs= above {folder.config.epochs} to continue it"
         )
     with folder.locked(), open_store(folder) as store, repeatable(folder.config.seed):
         trainer = Trainer(store, folder.config, state=folder.last, progress=progress, watch=watch)
@@ -127,36 +140,32 @@ def evaluate(
     split: str = "test",
     *,
     store: Path | str | None = None,
-    state: str = "auto",
+    state: TestOn = "auto",
     progress: Progress | None = None,
     watch: Watch | None = None,
-) -> dict[str, Any]:
-    """Measures the model of a run on a split, and writes ``evaluation-SPLIT-CHECKPOINT.json``.
+) -> Evaluation:
+    """Evaluates the model of a run on a split, and writes ``evaluation-SPLIT-STATE.json``.
 
     Args:
-        out: The folder that `fit` made.
-        split: "train", "val" or "test".
-        store: Where the store is now; None is where it was.
-        state: "last" or "best"; "auto" is what the run was tested with.
-        progress: As of `fit`.
-        watch: As of `fit`.
-
-    Returns:
-        ``split``, ``state``, the ``epoch`` of its parameters, and the ``metrics`` by name.
+        out: The directory from `fit`.
+        split: ``"train"``, ``"val"`` or ``"test"``.
+        store: Path of the store, if it was moved. None: the path of the run.
+        state: The training state: ``"last"`` or ``"best"``. ``"auto"``: the one that the run
+            tested.
+        progress: As for `fit`.
+        watch: As for `fit`.
 
     Raises:
-        UnsupportedArgument: Nothing of the split is known; or it is not the folder of a run.
-        StateMismatch: The store is another one, or there is no such training state yet.
+        UnsupportedArgument: The split has no known labels, or `out` is not the directory of a run.
+        StateMismatch: The store is another one, or the training state does not exist yet.
     """
     split_code(split)
     folder = RunFolder.open(Path(out))
     which = folder.tested if state == "auto" else state
     if which not in ("last", "best"):
-        raise UnsupportedArgument(f"state is {which!r}; use last, best or auto")
+        raise UnsupportedArgument(f"state is {which!r}; use 'last', 'best' or 'auto'")
     if which == "best" and folder.config.embedding:
-        raise UnsupportedArgument(
-            "learned rows stand in the store as the last step left them; use state='last'"
-        )
+        raise UnsupportedArgument("the store keeps only the last learned rows; use state='last'")
     saved = folder.parameters(which)
     with open_store(folder, store) as opened, repeatable(folder.config.seed):
         file = folder.best if which == "best" else folder.last
@@ -164,15 +173,20 @@ def evaluate(
         trainer.measure_saved()
         metrics = trainer.evaluate(split, final=True)
     if not metrics:
-        raise UnsupportedArgument(f"{out}: the split {split} is empty, or nothing of it is known")
+        raise UnsupportedArgument(f"{out}: the split {split} is empty, or has no known labels")
     epoch = int(saved["epoch"])
-    found = {"split": split, "state": which, "epoch": epoch, "metrics": metrics}
+    found: Evaluation = {
+        "split": split,  # type: ignore[typeddict-item]
+        "state": which,
+        "epoch": epoch,
+        "metrics": metrics,
+    }
     write_json(folder.path / f"evaluation-{split}-{which}.json", found)
     return found
 
 
 def open_store(folder: RunFolder, path: Path | str | None = None) -> Store:
-    """The store of a run, or the one at `path` with the same memory and back end."""
+    """Opens the store of a run, or the one at `path`, with the run's memory and back end."""
     opening = folder.opening
     return Store(path or opening.store, opening.memory, opening.backend)
 
@@ -195,20 +209,20 @@ def _run(trainer: Trainer, folder: RunFolder | None, on_epoch: OnEpoch | None) -
 
 
 def _goes_on(folder: RunFolder) -> bool:
-    """Whether there are epochs that the last training state does not have."""
+    """Whether the last training state lacks epochs."""
     return len(folder.parameters("last")["history"]) < folder.config.epochs
 
 
 @contextmanager
 def repeatable(seed: int) -> Iterator[None]:
-    """Seeds every generator and forbids operations whose sums depend on timing."""
+    """Seeds all random generators and forbids operations whose sums depend on timing."""
     before = torch.are_deterministic_algorithms_enabled()
     warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
     random.seed(seed)
     np.random.seed(seed % (1 << 32))
     torch.manual_seed(seed)
     torch.use_deterministic_algorithms(True, warn_only=False)
-    # Filling fresh tensors with NaN only finds reads of uninitialised memory, at a pass over each.
+    # Filling new tensors with NaN only detects reads of uninitialised memory, and costs time.
     switch: Any = deterministic
     filled = switch.fill_uninitialized_memory
     switch.fill_uninitialized_memory = False

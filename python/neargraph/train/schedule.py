@@ -1,8 +1,8 @@
-"""The learning rate of each step, and when training ends early.
+"""The learning rate of each step, and early stopping.
 
-Both are pure functions of the settings, the step and the values of past validations, so a
-training state needs no state of theirs. The invariant: a resumed run has the rates of one that was
-never stopped.
+Both are pure functions of the settings, the step and the values of past validations. So a training
+state does not contain them. The invariant: a resumed run has the learning rates of an uninterrupted
+one.
 """
 
 import math
@@ -14,14 +14,14 @@ from .config import TrainConfig
 def learning_rate(
     config: TrainConfig, step: int, epoch: int, steps_per_epoch: int, stale: int
 ) -> float:
-    """The rate of step `step` (from 0 on, over all epochs) in epoch `epoch`.
+    """Returns the learning rate of a step.
 
     Args:
-        config: ``schedule`` and what belongs to it.
-        step: Steps before this one.
-        epoch: Epochs before this one.
-        steps_per_epoch: Batches of an epoch.
-        stale: How often a plateau was reached, as `plateaus` counts.
+        config: The settings, with ``schedule``.
+        step: Number of steps before this one, over all epochs.
+        epoch: Number of epochs before this one.
+        steps_per_epoch: Number of batches per epoch.
+        stale: Number of plateaus so far, from `plateaus`.
 
     Example:
         >>> learning_rate(TrainConfig(lr=1.0, warmup_steps=4), 1, 0, 10, 0)
@@ -41,7 +41,7 @@ def learning_rate(
 
 
 def best_at(values: Sequence[float], mode: str) -> int | None:
-    """The place of the best value, the first of equal ones; None where there is none.
+    """Returns the index of the best value, the first of equal ones; None if there are no values.
 
     >>> best_at([0.1, 0.5, 0.5], "max")
     1
@@ -53,7 +53,9 @@ def best_at(values: Sequence[float], mode: str) -> int | None:
 
 
 def plateaus(values: Sequence[float], mode: str, wait: int) -> int:
-    """How often `wait` values in a row were not better than the best before; then it counts anew.
+    """Returns how often `wait` values in a row were not better than the best one before them.
+
+    Counting starts again after each plateau.
 
     >>> plateaus([0.5, 0.4, 0.4, 0.4, 0.4], "max", 2)
     2
@@ -71,7 +73,7 @@ def plateaus(values: Sequence[float], mode: str, wait: int) -> int:
 
 
 def is_over(values: Sequence[float], mode: str, patience: int) -> bool:
-    """Whether the last `patience` values brought nothing better; never with a patience of 0.
+    """Whether none of the last `patience` values is the best; False if `patience` is 0.
 
     >>> is_over([0.5, 0.4, 0.4], "max", 2)
     True

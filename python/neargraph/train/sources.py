@@ -1,7 +1,7 @@
-"""Where batches come from: one row per sampler, and the loader that it makes.
+"""The table of samplers, with the loader of each.
 
-What must not live here: what is predicted. The invariant: an option that a loader does not have is
-refused by the loader before anything is read.
+Tasks must not live here. The invariant: a loader rejects an option that it does not have before
+anything is read.
 """
 
 from collections.abc import Callable
@@ -30,13 +30,13 @@ from neargraph.store import Store
 from .config import TrainConfig
 from .directions import fanouts_by_type
 
-# How batches are read.
+# The settings of reading.
 _READING = ("reading", "temporary_writes")
 
 
 @dataclass(frozen=True)
 class Feed:
-    """What the loaders of a run have in common; ``attrs`` are the tensors of batches."""
+    """The common arguments of a run's loaders. ``attrs`` are the tensors of batches."""
 
     store: Store
     config: TrainConfig
@@ -45,12 +45,12 @@ class Feed:
     device: torch.device | None = None
 
     def options(self, *, train: bool) -> dict[str, Any]:
-        """The options that all loaders take; those of reading only if they are not the default."""
+        """Returns the options of all loaders; those of reading only if they are not defaults."""
         config, default = self.config, TrainConfig()
         given: dict[str, Any] = {}
         if any(getattr(config, name) != getattr(default, name) for name in _READING):
             reading = Reading(config.reading, temporary_writes=config.temporary_writes)
-            # Compiled epochs are those of training.
+            # Compiled epochs contain training batches only.
             given["reading"] = reading if train or reading.compiled is False else "auto"
         if config.x_dtype is not None:
             given["x_dtype"] = config.x_dtype
@@ -58,18 +58,18 @@ class Feed:
         return given | {"transform": self.transform, "device": self.device}
 
     def with_mask(self) -> dict[str, Any]:
-        """`options` of parts of the graph, whose mask says which nodes train."""
+        """Returns `options` for parts of the graph, with the mask of training nodes."""
         return {**self.options(train=True), "attrs": ["train_mask", *self.attrs]}
 
     @property
     def fanouts(self) -> Any:
-        """Neighbours by hop, as loaders take them; by edge type where reverses are sampled."""
+        """The fanouts for loaders: by edge type if reverses are sampled."""
         return fanouts_by_type(self.store.schema, self.config.fanouts)
 
     def sampled(
         self, seeds: Any, *, train: bool, method: MethodName | None = None
     ) -> NeighborLoader:
-        """Batches of sampled neighbourhoods around `seeds`, as of `NeighborLoader`."""
+        """Returns a `NeighborLoader` around `seeds`."""
         return NeighborLoader(
             self.store,
             num_neighbors=self.fanouts,
@@ -81,16 +81,20 @@ class Feed:
 
 
 Make = Callable[[Feed, Any, bool], EpochLoader]
-"""The loader of seeds, for training or not."""
+"""A function that returns the loader of seeds, for training or evaluation."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """A sampler: what makes its loader.
+    """One sampler.
 
-    ``is_whole``: its batches are parts of the graph, and a mask says which nodes train; they are
-    tested on sampled neighbourhoods. ``kinds``: stores that it samples. ``fuller``: what gives more
-    batches something to learn.
+    Attributes:
+        make: Function that returns its loader.
+        tasks: The tasks that it supports.
+        is_whole: Whether its batches are parts of the graph with a mask of the training nodes.
+            Validation and test then use sampled neighbourhoods.
+        kinds: The kinds of stores that it supports.
+        fuller: A remedy if many batches contain no training node.
     """
 
     make: Make
@@ -100,7 +104,7 @@ class Source:
     fuller: str = "a larger batch_size= makes such batches rare"
 
     def loader(self, feed: Feed, seeds: Any, *, train: bool) -> EpochLoader:
-        """The batches around seeds; parts of the graph for training alone."""
+        """Returns the loader around seeds. Only training uses parts of the graph."""
         make = _neighbor if self.is_whole and not train else self.make
         return make(feed, seeds, train)
 
@@ -127,7 +131,7 @@ def _saint(kind: Any, feed: Feed, **more: Any) -> EpochLoader:
     del options["shuffle"]
     coverage: dict[str, Any] = {"sample_coverage": config.coverage, "log": False}
     if config.coverage:
-        # Those of PyG have the counts of sources, and 10,000 for an edge that was not counted.
+        # PyG's norms use the counts of sources, and 10,000 for an edge that was never drawn.
         coverage["norms"] = "paper"
     made: EpochLoader = kind(
         feed.store, config.batch_size, num_steps=config.steps, **coverage, **more, **options
@@ -151,8 +155,8 @@ def _shadow(feed: Feed, seeds: Any, train: bool) -> EpochLoader:
     config = feed.config
     if len(set(config.fanouts)) != 1:
         raise UnsupportedArgument(
-            f"fanouts are {list(config.fanouts)}; the sampler shadow draws the same number in each "
-            "hop, such as 10,10"
+            f"fanouts are {list(config.fanouts)}; use the same number in each hop for the sampler "
+            "shadow, such as 10,10"
         )
     options = {**feed.options(train=train), "batch_size": config.batch_size}
     depth = len(config.fanouts)
@@ -179,8 +183,8 @@ SAMPLERS: dict[str, Source] = {
     "cluster": Source(
         _cluster,
         is_whole=True,
-        fuller="`neargraph reorganize STORE --by locality` spreads training nodes that lie side by "
-        "side over the clusters, and a larger batch_parts= makes such batches rare",
+        fuller="`neargraph reorganize STORE --by locality` distributes adjacent training nodes "
+        "over the clusters, and a larger batch_parts= makes such batches rare",
     ),
     "saint-node": Source(_saint_node, is_whole=True),
     "saint-edge": Source(_saint_edge, is_whole=True),
@@ -191,19 +195,19 @@ SAMPLERS: dict[str, Source] = {
     "shadow": Source(_shadow),
     "hgt": Source(_hgt, kinds=("bipartite", "heterogeneous")),
     "pinsage": Source(_pinsage, tasks=("node", "link")),
-    # Whole graphs: made by the task, which knows them.
+    # The task creates the loader of whole graphs.
     "graph": Source(_neighbor, tasks=("graph",)),
 }
 
 
 def check_method(config: TrainConfig, sampler: str) -> None:
-    """Refuses a method of drawing that the sampler would ignore.
+    """Rejects a sampling method that the sampler would ignore.
 
     Raises:
-        UnsupportedArgument: It is not the default, and the sampler is not "neighbor".
+        UnsupportedArgument: The method is not the default, and the sampler is not "neighbor".
     """
     if config.method != "uniform" and sampler != "neighbor":
         raise UnsupportedArgument(
-            f"method={config.method!r} is for the sampler neighbor, and the sampler is {sampler}; "
+            f"method={config.method!r} applies only to the sampler neighbor, not to {sampler}; "
             "leave one of them out"
         )

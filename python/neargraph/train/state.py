@@ -1,7 +1,7 @@
-"""Training states: written whole or not at all, read without running code from the file.
+"""Training states: written atomically, and read without running code from the file.
 
-A training state is written beside its target, synced and renamed, so a kill leaves the last one
-intact. It is loaded with `weights_only`, which refuses pickled code.
+A training state is written to a temporary file, synced and renamed, so a kill leaves the last one
+intact. It is loaded with `weights_only`, which rejects pickled code.
 """
 
 import os
@@ -34,9 +34,10 @@ def save_state(path: Path, state: dict[str, Any]) -> None:
 
 
 def load_state(path: Path) -> dict[str, Any] | None:
-    """The state at ``path``; None where there is no file.
+    """Returns the training state at ``path``; None if the file does not exist.
 
-    Raises `StateMismatch` for a file that is no training state of this program.
+    Raises:
+        StateMismatch: The file is not a training state of this version.
     """
     if not path.exists():
         return None
@@ -44,8 +45,8 @@ def load_state(path: Path) -> dict[str, Any] | None:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
         raise StateMismatch(
-            f"{path}: not a readable training state ({error}); remove it"
+            f"{path} is not a readable training state ({error}); remove it"
         ) from error
     if not isinstance(state, dict) or state.get("format") != _FORMAT:
-        raise StateMismatch(f"{path}: not a training state of this version; remove it")
+        raise StateMismatch(f"{path} is not a training state of this version; remove it")
     return state

@@ -1,4 +1,4 @@
-"""Tasks: what is predicted, of which part of a graph, and what an error costs."""
+"""Tasks: predictions for nodes, links and graphs, with their losses."""
 
 from .base import Task
 from .graph import GraphTask

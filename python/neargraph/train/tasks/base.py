@@ -1,7 +1,7 @@
-"""What a task is: what is predicted of a batch, what an error costs, and whose loaders feed it.
+"""The interface of a task: predictions of a batch, their loss, and the loaders.
 
-What must not live here: the loop. The invariant: a task knows its store and settings when it is
-made; what depends on random numbers is made by `build`, after the generators are seeded.
+The training loop must not live here. The invariant: `__init__` uses no random numbers; `build`
+creates everything that depends on them, after the generators are seeded.
 """
 
 from abc import ABC, abstractmethod
@@ -35,10 +35,10 @@ from ..sources import SAMPLERS
 
 
 def named_type(find: Callable[[Any], Any], target: Any) -> Any:
-    """The type that ``target`` names, or the only one.
+    """Returns the type that ``target`` names, or the only one.
 
     Raises:
-        NameNotFound: There is none, or several; names the option.
+        NameNotFound: The type does not exist, or `target` is None and there are several types.
     """
     try:
         return find(target)
@@ -49,7 +49,7 @@ def named_type(find: Callable[[Any], Any], target: Any) -> Any:
 
 
 def no_split(store: Store, owner: NodeType, config: TrainConfig) -> NameNotFound:
-    """The error of a split that the store does not have; says which it has."""
+    """Returns the error for a missing split, with the splits that exist."""
     there = sorted(int(t.name.removeprefix("split_")) for t in owner.tensors if t.is_split)
     if not there:
         return NameNotFound(
@@ -66,15 +66,15 @@ class Task(ABC):
     """One kind of prediction on one store.
 
     Attributes:
-        schema: The types that batches have, with the reverses that are sampled.
-        kind: What metrics measure.
-        outputs: Outputs of a prediction: classes, labels, numbers.
-        wanted_channels: Width that the model has to give; None is that of its embeddings.
-        out_channels: Width of what the model gives, once it is built.
-        missing_labels: Labels that are unknown, by split.
-        known_labels: Labels that are known, by split; None where the task has no labels.
-        notes: Lines that a user should read.
-        head: What turns rows of the model into predictions; None where the model does.
+        schema: The schema of batches, with the reverses that are sampled.
+        kind: The kind of prediction.
+        outputs: Number of outputs of a prediction: classes, labels or values.
+        wanted_channels: Required width of the model's output. None: that of its embeddings.
+        out_channels: Width of the model's output; set by `build`.
+        missing_labels: Number of unknown labels by split.
+        known_labels: Number of known labels by split; None if the task has no labels.
+        notes: Notes for the user.
+        head: The decoder of the model's rows; None if the model predicts itself.
     """
 
     kind: Kind
@@ -95,18 +95,18 @@ class Task(ABC):
         self._degrees: Any = degrees_of(config, store)
 
     def features(self) -> dict[str, list[str]]:
-        """The tensors that the model takes from batches, by node type; never learned rows, which
-        loaders have as they were when the run began."""
+        """Returns the tensors for batches by node type, without learned rows: the snapshot of a
+        loader has them in an old state."""
         learned = without_features(self.store.schema)
         return {name: [] if name in learned else ["x"] for name in self.widths}
 
     @property
     def objective(self) -> str:
-        """What is predicted and by which loss, in words."""
+        """The objective and the loss, in words."""
         return self.kind
 
     def resolved(self) -> dict[str, Any]:
-        """What the run has for each setting that may be left to it, by name."""
+        """Returns the values that the run chose for open settings, by name."""
         heads = spec_of(self.config.model).defaults().get("heads")
         return {
             "sampler": sampler_of(self.config),
@@ -118,17 +118,17 @@ class Task(ABC):
 
     @property
     def num_features(self) -> int:
-        """Features of a node of the first type that has some."""
+        """Number of features of the first node type with features."""
         return next((width for width in self.widths.values() if width), 0)
 
     def build(self, saved: dict[str, Any] | None = None) -> torch.nn.Module:
-        """The model, with fresh parameters from torch's generator.
+        """Returns the model, with new parameters from torch's generator.
 
         Args:
-            saved: The training state that the run goes on from, if there is one.
+            saved: The training state from which the run resumes, if there is one.
 
         Raises:
-            UnsupportedArgument: The model does not fit in memory.
+            UnsupportedArgument: The model does not fit into memory.
         """
         config = self.config
         try:
@@ -136,10 +136,10 @@ class Task(ABC):
             self.out_channels = embedding_width(model, self.widths)
             self.head = self._make_head()
         except (MemoryError, RuntimeError) as error:
-            # Torch says in a runtime error, of several lines, that memory does not suffice.
+            # Torch reports insufficient memory as a `RuntimeError` of several lines.
             raise UnsupportedArgument(
                 f"the model {config.model} with hidden={config.hidden} and {len(config.fanouts)} "
-                f"layers cannot be made ({str(error).splitlines()[0]}); use a smaller hidden="
+                f"layers cannot be created ({str(error).splitlines()[0]}); use a smaller hidden="
             ) from error
         if config.embedding:
             self.embeddings = Embeddings(self.store, config, saved)
@@ -153,32 +153,32 @@ class Task(ABC):
 
     @abstractmethod
     def train_loader(self) -> EpochLoader:
-        """The batches of training, shuffled."""
+        """Returns the loader of training batches, shuffled."""
 
     @abstractmethod
     def loader(self, split: str) -> EpochLoader | None:
-        """The batches of "val" or "test", in order; None where nothing is in it."""
+        """Returns the loader of "val" or "test", in order; None if the split is empty."""
 
     @abstractmethod
     def predict(self, batch: Any) -> Prediction:
-        """Outputs and what they should be, where that is known."""
+        """Returns the outputs of a batch whose targets are known, with the targets."""
 
     def fault(self, batch: Any) -> str | None:
-        """What is wrong with a batch, so that nothing may be learned of it; None if nothing is."""
+        """Returns why a batch must not be used; None if it is valid."""
         return None
 
     @abstractmethod
     def loss(self, prediction: Prediction) -> Tensor:
-        """The loss of a prediction that is not empty."""
+        """Returns the loss of a prediction, which must not be empty."""
 
     @abstractmethod
     def seeds(self, batch: Any) -> int:
-        """How many nodes, links or graphs of a batch are predicted."""
+        """Returns the number of nodes, links or graphs of a batch that are predicted."""
 
     def metrics(self) -> Metrics:
-        """What a pass is measured by, with nothing in it yet."""
+        """Returns new metrics for a pass."""
         return Metrics(self.kind, self.config.metrics, self.outputs)
 
     def plain_state(self) -> dict[str, Any]:
-        """What a training state holds of the head."""
+        """Returns the parameters of the head for a training state."""
         return {} if self.head is None else self.head.state_dict()

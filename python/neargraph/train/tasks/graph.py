@@ -1,6 +1,6 @@
-"""Predicting something of whole graphs, of a store that holds many small ones.
+"""Predictions for whole graphs, in a store with many small graphs.
 
-The invariant: a graph is in one split, whole; a split of nodes that divides a graph is refused.
+The invariant: each graph belongs to exactly one split. A split that divides a graph is an error.
 """
 
 from typing import Any
@@ -27,10 +27,10 @@ _LABELS = "graph_y"
 
 
 class GraphTask(Task):
-    """Labels ``graph_y`` of the graphs that ``graph_id`` tells apart.
+    """Predicts the labels ``graph_y`` of the graphs that ``graph_id`` defines.
 
-    Splits of nodes are those of graphs where they divide none; without one, ``holdout`` percent of
-    the graphs are drawn by the seed.
+    A split of nodes is used as one of graphs if it divides no graph. Without a split, ``holdout``
+    percent of the graphs are drawn by the seed.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class GraphTask(Task):
         snapshot, owner = store.snapshot(), store.schema.node_types[0]
         ends = graph_ends(snapshot)
         if all(tensor.name != _LABELS for tensor in owner.tensors):
-            raise NameNotFound(f"{store.path}: no node tensor {_LABELS!r}; import graph labels")
+            raise NameNotFound(f"{store.path} has no node tensor {_LABELS!r}; import graph labels")
         self._codes = _graph_codes(store, ends, config)
         gone = _without_nodes(ends, snapshot.dead_nodes(owner.name))
         self._codes[gone] = 0
@@ -65,12 +65,12 @@ class GraphTask(Task):
         self._feed = Feed(store, config, ["x", _LABELS], device=device)
 
     def resolved(self) -> dict[str, Any]:
-        """As of `Task`, with the objective and the loss."""
+        """Returns the values of `Task.resolved`, with the objective and the loss."""
         return {**super().resolved(), **self.target.settings}
 
     @property
     def objective(self) -> str:
-        """What is predicted and by which loss, in words."""
+        """The objective and the loss, in words."""
         return f"{self.kind} ({self.outputs}), {self.target.loss}"
 
     def _make_head(self) -> torch.nn.Module:
@@ -78,11 +78,11 @@ class GraphTask(Task):
         return GraphDecoder(self.out_channels, self.outputs, pool, dropout=self.config.dropout)
 
     def train_loader(self) -> EpochLoader:
-        """The batches of training, shuffled."""
+        """Returns the loader of training batches, shuffled."""
         return self._loader("train", train=True)
 
     def loader(self, split: str) -> EpochLoader | None:
-        """The graphs of a split, in order; None where there are none."""
+        """Returns the loader of a split's graphs, in order; None if there are none."""
         return self._loader(split, train=False) if len(self._graphs[split]) else None
 
     def _loader(self, split: str, *, train: bool) -> EpochLoader:
@@ -91,28 +91,28 @@ class GraphTask(Task):
         return GraphLoader(self.store, self.config.batch_size, graphs=graphs, **options)
 
     def predict(self, batch: Any) -> Prediction:
-        """Outputs and labels of the graphs that have one."""
+        """Returns the outputs and labels of the graphs with a known label."""
         assert self.head is not None
         out = self.head(self.encoder(batch), batch.batch, len(batch.graph_id))
         outputs, labels, _ = known_rows(self.target, out, batch.y)
         return Prediction(outputs, labels)
 
     def loss(self, prediction: Prediction) -> Tensor:
-        """The loss of a prediction that is not empty."""
+        """Returns the loss of a prediction, which must not be empty."""
         return label_loss(self.target, prediction)
 
     def seeds(self, batch: Any) -> int:
-        """How many graphs a batch has."""
+        """Returns the number of graphs of a batch."""
         return len(batch.graph_id)
 
 
 def _without_nodes(ends: NDArray[np.int64], dead: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The graphs whose nodes were all deleted; ``dead`` ascends."""
+    """Returns the graphs whose nodes were all deleted. ``dead`` is in ascending order."""
     return np.flatnonzero(np.diff(ends - np.searchsorted(dead, ends)) == 0)
 
 
 def _graph_codes(store: Store, ends: NDArray[np.int64], config: TrainConfig) -> NDArray[np.uint8]:
-    """The code of the split of each graph."""
+    """Returns the split code of each graph."""
     owner, name = store.schema.node_types[0], f"split_{config.split_index}"
     count = len(ends) - 1
     if all(tensor.name != name for tensor in owner.tensors):
@@ -121,8 +121,8 @@ def _graph_codes(store: Store, ends: NDArray[np.int64], config: TrainConfig) -> 
         return _drawn_codes(count, config)
     if config.holdout != TrainConfig().holdout:
         raise UnsupportedArgument(
-            f"holdout={config.holdout!r} is for stores without a split, and {store.path} has "
-            f"{name}; leave it out"
+            f"holdout={config.holdout!r} applies only to stores without a split, but {store.path} "
+            f"has {name}; leave it out"
         )
     codes = np.zeros(count, np.uint8)
     for first, values in store.snapshot().scan(owner, name):
@@ -132,14 +132,14 @@ def _graph_codes(store: Store, ends: NDArray[np.int64], config: TrainConfig) -> 
         torn = np.flatnonzero(codes[graphs] != values)
         if len(torn):
             raise UnsupportedArgument(
-                f"{store.path}: {name} divides graph {int(graphs[torn[0]])}, and a graph is in one "
-                "split; import without a split, and holdout= draws whole graphs"
+                f"{store.path}: {name} divides graph {int(graphs[torn[0]])} between splits; import "
+                "without a split, and use holdout= to draw whole graphs"
             )
     return codes
 
 
 def _drawn_codes(count: int, config: TrainConfig) -> NDArray[np.uint8]:
-    """``holdout`` percent of the graphs for validation and test, by the seed."""
+    """Draws ``holdout`` percent of the graphs for validation and test, by the seed."""
     order = np.random.default_rng(config.seed).permutation(count)
     val, test = (round(count * share / 100) for share in config.holdout)
     codes = np.full(count, SPLITS["train"], np.uint8)

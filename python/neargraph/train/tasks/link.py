@@ -1,8 +1,8 @@
-"""Predicting links: whether an edge of one type is there.
+"""Prediction of links: whether an edge of one type exists.
 
-Each positive is scored beside negatives that the loader draws, which are no edges of the store. The
-invariant: no held-out edge carries a message (`holdout.py`), and in training no batch carries the
-links that it is asked about.
+Each positive link is scored beside negative links from the loader, which are not edges of the
+store. The invariant: a held-out edge never carries a message (`holdout.py`), and a training batch
+does not contain the links that it predicts.
 """
 
 from collections.abc import Iterator
@@ -36,10 +36,10 @@ _LOSSES = ("bce", "bpr")
 
 
 class LinkTask(Task):
-    """Edges of one type against pairs that are no edges.
+    """Predicts edges of one type against pairs that are not edges.
 
-    With "triplet" negatives have the source of their positive, and each positive is compared with
-    its own; with "binary" both ends are drawn. Measures use "triplet", so that a link has a rank.
+    With "triplet", negatives have the source of their positive link, which is compared with them.
+    With "binary", both ends are drawn. Evaluation uses "triplet", so that each link has a rank.
     """
 
     kind = "links"
@@ -60,7 +60,7 @@ class LinkTask(Task):
         found = collect(store, self._type, self._holdout)
         rows = {name: torch.from_numpy(links.pairs()) for name, links in found.items()}
         self._links = {name: row[:2] for name, row in rows.items()}
-        # A link is scored as of just before it, so that it is not in its own sample.
+        # A link is scored at the time just before it, so that its own sample does not contain it.
         self._times = {name: row[2] - 1 for name, row in rows.items() if config.strategy}
         for name, links in found.items():
             if links.count > self._links[name].size(1):
@@ -73,7 +73,7 @@ class LinkTask(Task):
                     "another holdout= or test_after="
                 )
         self._feed = Feed(store, config, self._attrs(), device=device)
-        # By time only the past of a link is sampled, and all of that may be known.
+        # Temporal sampling takes only the past of a link, which may be known.
         is_masked = config.strategy is None
         self._masked = [t for t in self.schema.edge_types if is_masked and self._is_masked(t)]
         self._walks = sampler_of(config) == "pinsage"
@@ -81,26 +81,26 @@ class LinkTask(Task):
             self._degrees = TrainingDegrees(self._degrees, self._held_out_degrees())
 
     def resolved(self) -> dict[str, Any]:
-        """As of `Task`, with the loss."""
+        """Returns the values of `Task.resolved`, with the loss."""
         return {**super().resolved(), "loss": self._loss}
 
     def _check_past(self) -> None:
-        """Refuses edge types that would show a link before its time."""
+        """Rejects edge types that would reveal a link before its time."""
         for edge_type in self.schema.edge_types:
             if not edge_type.has_time and self._joins_the_same(edge_type):
                 raise UnsupportedArgument(
                     f"{self.store.path}: edges of {edge_type.triple} have no times and join the "
-                    f"nodes of {self._type.triple}, so samples by time would hold later links; "
+                    f"nodes of {self._type.triple}, so temporal samples would contain later links; "
                     "import them with times, or use temporal='off'"
                 )
 
     def _joins_the_same(self, edge_type: EdgeType) -> bool:
-        """Whether a type has the two node types of the links, in either direction."""
+        """Whether an edge type has the two node types of the links, in either direction."""
         ends = {edge_type.source, edge_type.destination}
         return ends == {self._type.source, self._type.destination}
 
     def _held_out_degrees(self) -> dict[Any, Any]:
-        """Held-out edges that lead to each node, by edge type, int32 [nodes]."""
+        """Returns the number of held-out edges to each node, by edge type, int32 [nodes]."""
         found = {}
         for edge_type in self._masked:
             count = self.store.schema.node_type(edge_type.destination).num_nodes
@@ -112,11 +112,11 @@ class LinkTask(Task):
         return found
 
     def _codes(self, edge_type: EdgeType, sources: Any, targets: Any, times: Any) -> Any:
-        """The codes of the splits of edges, also of a type that leads back."""
+        """Returns the split codes of edges of the predicted type or of a reverse type."""
         if self._holdout.by_time and times is None:
             raise UnsupportedArgument(
-                f"edges of {edge_type.triple} lead back and have no times, so those held out "
-                "cannot be told; import them with times, or leave test_after out"
+                f"the reverse edges {edge_type.triple} have no times, so held-out edges cannot be "
+                "found among them; import them with times, or leave test_after out"
             )
         ends = (sources, targets)
         if edge_type.triple != self._type.triple:
@@ -128,8 +128,8 @@ class LinkTask(Task):
         return attrs if self._hetero else next(iter(attrs.values()))
 
     def _is_masked(self, edge_type: EdgeType) -> bool:
-        """Whether edges of a type may be the held-out ones: the type itself, and all that lead
-        back between the same two types."""
+        """Whether a type may contain held-out edges: the predicted type, and all types in the
+        opposite direction."""
         ends = (edge_type.source, edge_type.destination)
         return edge_type.triple == self._type.triple or (
             ends == (self._type.destination, self._type.source)
@@ -137,7 +137,7 @@ class LinkTask(Task):
 
     @property
     def objective(self) -> str:
-        """What is predicted and by which loss, in words."""
+        """The objective and the loss, in words."""
         name = ",".join(self._type.triple)
         return f"links {name}, {self._loss} with {self.config.negatives} negatives"
 
@@ -147,12 +147,12 @@ class LinkTask(Task):
         return MLPDecoder(self.out_channels, dropout=self.config.dropout)
 
     def train_loader(self) -> EpochLoader:
-        """The links of training, shuffled."""
+        """Returns the loader of training links, shuffled."""
         config = self.config
         return self._loader("train", config.negatives, config.num_negatives, train=True)
 
     def loader(self, split: str) -> EpochLoader | None:
-        """The links of a split, in order; None where there are none."""
+        """Returns the loader of a split's links, in order; None if there are none."""
         if not self._links[split].size(1):
             return None
         return self._loader(split, "triplet", self.config.eval_negatives, train=False)
@@ -176,7 +176,7 @@ class LinkTask(Task):
         return HeldOutEdges(self.config.seed, sum(self.config.holdout), self._holdout.symmetric)
 
     def ranking(self, split: str) -> Ranking | None:
-        """What ranks the links of a split among all nodes; None where there are none."""
+        """Returns the ranking of a split's links among all nodes; None if there are no links."""
         links = self._links[split]
         if not links.size(1):
             return None
@@ -185,7 +185,7 @@ class LinkTask(Task):
         return Ranking(self.store, self._type, links.numpy(), undirected, *how)
 
     def _node_loader(self, node_type: str, nodes: Any) -> EpochLoader:
-        """Batches around nodes, or all of a type, in order."""
+        """Returns the loader around nodes, or around all nodes of a type, in order."""
         config = self.config
         options = {**self._feed.options(train=False), "batch_size": config.batch_size}
         seeds = (node_type, nodes) if self._hetero else nodes
@@ -209,7 +209,7 @@ class LinkTask(Task):
         return {"edge_label_time": self._times[split], **strategy}
 
     def fault(self, batch: Any) -> str | None:
-        """Says so if an edge of the batch is not earlier than the link that it was sampled for."""
+        """Returns a message if an edge of the batch is not earlier than its link; else None."""
         if self.config.strategy is None:
             return None
         links = self._of_links(batch)
@@ -226,7 +226,7 @@ class LinkTask(Task):
         return None
 
     def _timed_edges(self, batch: Any) -> Iterator[tuple[Any, Tensor]]:
-        """(edges, the link that each was sampled for [e]) of the edge types that have times."""
+        """Yields (edges, the link of each edge [e]) of the edge types with times."""
         if not self._hetero:
             yield batch, batch.batch[batch.edge_index[1]]
             return
@@ -236,7 +236,7 @@ class LinkTask(Task):
                 yield edges, batch[edge_type[2]].batch[edges.edge_index[1]]
 
     def predict(self, batch: Any) -> Prediction:
-        """Scores of positives [n], and of the negatives of each [n, m]."""
+        """Returns the scores of positive links [n], and of the negative links of each [n, m]."""
         links = self._of_links(batch)
         sources, targets, negatives = self._ends(batch, links)
         self._take_out(batch, torch.stack([sources, targets]) if self.model_trains else None)
@@ -256,7 +256,7 @@ class LinkTask(Task):
         return batch[self._type.triple] if self._hetero else batch
 
     def _ends(self, batch: Any, links: Any) -> tuple[Tensor, Tensor, Tensor]:
-        """(sources [n], targets [n], negatives): targets [n, m], or pairs [2, n m]."""
+        """Returns (sources [n], targets [n], negatives: targets [n, m] or pairs [2, n m])."""
         if "edge_label_index" in links:
             is_edge = links.edge_label > 0
             pairs = links.edge_label_index
@@ -273,7 +273,7 @@ class LinkTask(Task):
         count = len(sources)
         is_pairs = self.config.negatives == "binary" and self.model_trains
         if is_pairs:
-            # Of binary negatives none belongs to a positive.
+            # Binary negatives do not belong to a positive link.
             scores: Tensor = self.head(first, second, negatives)
             return scores.reshape(1, -1)
         pairs = torch.stack([sources.repeat_interleave(negatives.size(1)), negatives.reshape(-1)])
@@ -281,7 +281,7 @@ class LinkTask(Task):
         return found.reshape(count, -1)
 
     def _take_out(self, batch: Any, asked: Tensor | None) -> None:
-        """Takes held-out edges out of a batch, and in training the links that it is asked about."""
+        """Removes held-out edges from a batch, and in training the links that it predicts."""
         for edge_type in self._masked:
             store = batch[edge_type.triple] if self._hetero else batch
             source = batch[edge_type.source] if self._hetero else batch
@@ -293,7 +293,7 @@ class LinkTask(Task):
             targets = target.n_id[store.edge_index[1]].cpu().numpy()
             keep = torch.ones(len(sources), dtype=torch.bool, device=ends.device)
             if not self._walks:
-                # Walks took no held-out edge, and their ends are no edges.
+                # Walks use no held-out edge, and their ends are not edges of the store.
                 codes = self._codes(edge_type, sources, targets, times)
                 keep = torch.from_numpy(codes == SPLITS["train"]).to(ends.device)
             if asked is not None:
@@ -302,7 +302,7 @@ class LinkTask(Task):
             without_edges(store, keep, frozenset(columns))
 
     def loss(self, prediction: Prediction) -> Tensor:
-        """Binary cross entropy of all scores, or BPR (Rendle et al., UAI 2009)."""
+        """Returns the binary cross entropy of all scores, or BPR (Rendle et al., UAI 2009)."""
         positive, negative = prediction.outputs, prediction.targets
         if self._loss == "bpr":
             return -functional.logsigmoid(positive.unsqueeze(1) - negative).mean()
@@ -312,7 +312,7 @@ class LinkTask(Task):
         return functional.binary_cross_entropy_with_logits(scores, answers)
 
     def seeds(self, batch: Any) -> int:
-        """How many links a batch is asked about."""
+        """Returns the number of links that a batch predicts."""
         return len(self._of_links(batch).input_id)
 
 
@@ -325,12 +325,13 @@ def _check(config: TrainConfig, loss: str) -> None:
         )
     if config.objective != "auto":
         raise UnsupportedArgument(
-            f"objective={config.objective!r} is for labels of nodes and graphs; leave it out"
+            f"objective={config.objective!r} applies only to labels of nodes and graphs; leave it "
+            "out"
         )
 
 
 def _among(ends: Tensor, asked: Tensor, symmetric: bool) -> Tensor:
-    """Which edges [2, e] are among the links [2, n], by local ids; either way if symmetric."""
+    """Returns which edges [2, e] are among the links [2, n]; if symmetric, in either direction."""
     width = max(_top(ends), _top(asked)) + 1
     keys = asked[0] * width + asked[1]
     if symmetric:

@@ -1,7 +1,7 @@
-"""Predicting something of nodes: a class, several labels, or numbers.
+"""Predictions for nodes: a class, several labels, or numbers.
 
-The invariant: a node has a part in a loss or metric if it is in the split and its label is known,
-and then once in a pass.
+The invariant: a node counts in a loss or metric if it is in the split and its label is known, and
+then once per pass.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,13 +24,13 @@ from .base import Task, named_type, no_split
 
 
 class NodeTask(Task):
-    """Labels ``y`` of the nodes of one type, which the splits divide.
+    """Predicts the labels ``y`` of the nodes of one type, by its splits.
 
     Args:
         store: The open store.
         config: The settings.
-        resident: Adds features and labels to batches that are read without them.
-        device: Where batches go.
+        resident: Function that adds features and labels to batches, which are read without them.
+        device: The device for batches.
     """
 
     def __init__(
@@ -49,8 +49,8 @@ class NodeTask(Task):
         self.wanted_channels = self.outputs
         tally = facts.tally(self.kind)
         self.missing_labels, self.known_labels = tally.missing, tally.known
-        # The sum of weighted losses has the mean of all nodes as its expectation; this makes it the
-        # mean of what is known in training, as that of other samplers.
+        # The expectation of the weighted sum is the sum over training nodes divided by all nodes.
+        # This factor makes it the mean over known training labels, as with other samplers.
         self._weight = self._owner.num_nodes * facts.columns / max(1, tally.known["train"])
         self._feed = Feed(store, config, self._attrs(resident is not None), resident, device)
 
@@ -62,12 +62,12 @@ class NodeTask(Task):
         return attrs[self._owner.name] if self.store.schema.is_homogeneous else attrs
 
     def resolved(self) -> dict[str, Any]:
-        """As of `Task`, with the objective and the loss."""
+        """Returns the values of `Task.resolved`, with the objective and the loss."""
         return {**super().resolved(), **self.target.settings}
 
     @property
     def objective(self) -> str:
-        """What is predicted and by which loss, in words."""
+        """The objective and the loss, in words."""
         return f"{self.kind} ({self.outputs}), {self.target.loss}"
 
     def _seeds(self, split: str) -> Any:
@@ -78,28 +78,28 @@ class NodeTask(Task):
         return ids if schema.is_homogeneous else (self._owner.name, ids)
 
     def train_loader(self) -> EpochLoader:
-        """The batches of training, shuffled."""
+        """Returns the loader of training batches, shuffled."""
         return self.source.loader(self._feed, self._seeds("train"), train=True)
 
     def loader(self, split: str) -> EpochLoader | None:
-        """The batches of "val" or "test", in order; None where no node is in it."""
+        """Returns the loader of "val" or "test", in order; None if the split is empty."""
         made = self.source.loader(self._feed, self._seeds(split), train=False)
         return made if len(made) else None
 
     def predict(self, batch: Any) -> Prediction:
-        """Outputs and labels of the batch's labelled seeds, or of a part's training nodes."""
+        """Returns outputs and labels of the labelled seeds, or of a part's training nodes."""
         out = self.encoder(batch)
         part = batch if isinstance(out, Tensor) else batch[self._owner.name]
         out = out if isinstance(out, Tensor) else out[self._owner.name]
         seeds = self._places(part)
-        # ShaDow gives the labels of its roots alone.
+        # Batches of ShaDow have the labels of their roots only.
         labels = part.y if "root_n_id" in part else part.y[seeds]
         outputs, labels, known = known_rows(self.target, out[seeds], labels)
         weight = part.node_norm[seeds][known] * self._weight if "node_norm" in part else None
         return Prediction(outputs, labels, weight)
 
     def _places(self, part: Any) -> Tensor | slice:
-        """Which nodes of a batch have a part in the loss; they are the first ones of a sample."""
+        """Returns the positions of the predicted nodes in a batch. In a sample they come first."""
         if "root_n_id" in part:
             roots: Tensor = part.root_n_id
             return roots
@@ -109,11 +109,11 @@ class NodeTask(Task):
         return mask if mask.dim() == 1 else mask[:, self.config.split_index]
 
     def loss(self, prediction: Prediction) -> Tensor:
-        """The loss of a prediction that is not empty."""
+        """Returns the loss of a prediction, which must not be empty."""
         return label_loss(self.target, prediction)
 
     def seeds(self, batch: Any) -> int:
-        """How many nodes of a batch are predicted."""
+        """Returns the number of nodes of a batch that are predicted."""
         part = batch if self.store.schema.is_homogeneous else batch[self._owner.name]
         places = self._places(part)
         if isinstance(places, slice):
@@ -122,25 +122,26 @@ class NodeTask(Task):
 
 
 class Resident:
-    """All features and labels as plain tensors; adds the rows of a batch by index."""
+    """All features and labels as tensors in memory; adds the rows of a batch by index."""
 
     def __init__(self, store: Store) -> None:
         if not store.schema.is_homogeneous:
             raise UnsupportedArgument(
-                f"{store.path}: in_memory=True holds one node type and one edge type; leave it out"
+                f"{store.path}: in_memory=True supports only one node type and one edge type; "
+                "leave it out"
             )
         self._x = torch.from_numpy(np.ascontiguousarray(store.column("x")))
         self._y = torch.from_numpy(np.ascontiguousarray(store.column("y")))
 
     def __call__(self, batch: Any) -> Any:
-        """The batch, with ``x`` and ``y`` of its nodes."""
+        """Returns the batch with ``x`` and ``y`` of its nodes."""
         batch.x = self._x.index_select(0, batch.n_id)
         batch.y = self._y.index_select(0, batch.n_id)
         return batch
 
 
 def _target_type(store: Store, config: TrainConfig) -> NodeType:
-    """The node type whose labels are predicted; refuses one that lacks what that takes."""
+    """Returns the node type whose labels are predicted, after checking labels and splits."""
     schema = store.schema
     if config.target is None:
         owners = [t for t in schema.node_types if any(m.name == "y" for m in t.tensors)]
@@ -154,7 +155,7 @@ def _target_type(store: Store, config: TrainConfig) -> NodeType:
         owner = named_type(schema.node_type, config.target)
     tensors = [tensor.name for tensor in owner.tensors]
     if "y" not in tensors:
-        raise NameNotFound(f"{store.path}: no node tensor 'y'; import labels")
+        raise NameNotFound(f"{store.path} has no node tensor 'y'; import labels")
     if f"split_{config.split_index}" not in tensors:
         raise no_split(store, owner, config)
     if not len(store.split("train", owner.name, config.split_index)):
@@ -166,7 +167,7 @@ def _target_type(store: Store, config: TrainConfig) -> NodeType:
 
 
 def _blocks(store: Store, owner: NodeType, config: TrainConfig) -> Iterator[Block]:
-    """All nodes of a type, with the codes of their splits; deleted ones are in none."""
+    """Yields all nodes of a type with their split codes. Deleted nodes have the code 0."""
     snapshot = store.snapshot()
     dead = snapshot.dead_nodes(owner.name)
     for first in range(0, owner.num_nodes, BLOCK_ROWS):
