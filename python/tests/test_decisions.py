@@ -47,7 +47,7 @@ def path(tmp_path_factory):
         (
             {"chosen": SCAN, "others": [DEALT], "consumer_s": 0.2},
             "reading by scan, window 61: expected 52 ms of disk time per batch; distribution: "
-            "4.8 ms and 34 MB written; the consumer takes 200 ms",
+            "4.8 ms and 34 MB written; the training loop takes 200 ms",
         ),
         (
             {
@@ -63,8 +63,8 @@ def path(tmp_path_factory):
             },
             "reading by scan in two phases, window 130, instead of scan, window 61: expected "
             "31 ms of disk time per batch; measured before: 104 ms of reading and 20 ms of "
-            "sampling per batch; scan: 52 ms; the time of the consumer is not known yet; an epoch "
-            "writes at most 3.1 GB of temporary files in /scratch, which "
+            "sampling per batch; scan: 52 ms; the time of the training loop is not known yet; an "
+            "epoch writes at most 3.1 GB of temporary files in /scratch, which "
             'temporary_writes="never" prevents',
         ),
         (
@@ -74,8 +74,8 @@ def path(tmp_path_factory):
                 "write_directory": "/scratch",
                 "is_asked": True,
             },
-            "reading by distribution of 250 batches: expected 4.8 ms of disk time per batch; the "
-            "time of the consumer is not known yet; an epoch writes at most 10 MB of temporary "
+            "reading by distribution of 250 batches: expected 4.8 ms of disk time per batch; the time "
+            "of the training loop is not known yet; an epoch writes at most 10 MB of temporary "
             "files in /scratch",
         ),
     ],

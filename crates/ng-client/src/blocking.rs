@@ -1,4 +1,4 @@
-//! Calls that wait, on a runtime of the client's own.
+//! Blocking calls, on the client's own runtime.
 
 use std::mem;
 use std::pin::pin;
@@ -18,9 +18,9 @@ use crate::settings::{ClientError, Settings};
 /// How often a call that waits looks whether it goes on.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// A client whose calls wait for their answers. Many threads may ask at once.
+/// A client with blocking calls, for any number of threads.
 ///
-/// It may be used on both sides of a fork: the child connects by itself when it first asks.
+/// It can be used on both sides of a fork: the child connects on its first call.
 #[derive(Debug)]
 pub struct Client {
     settings: Settings,
@@ -80,20 +80,20 @@ impl Drop for Here {
     }
 }
 
-/// A call that goes on by itself.
+/// A call in the background.
 #[derive(Debug)]
 pub struct Running(AbortHandle);
 
 impl Running {
-    /// Gives the call up; the server hears of it.
+    /// Cancels the call, also at the server.
     pub fn cancel(&self) {
         self.0.abort();
     }
 }
 
 impl Client {
-    /// A client of the server at `address`: `HOST:PORT`, or `unix:PATH`. It connects when it is
-    /// first used, and tries no call again.
+    /// Creates a client of the server at `address`: `HOST:PORT`, `unix:PATH` or `shm:PATH`. It
+    /// connects on first use, and does not retry calls.
     ///
     /// # Errors
     /// Every variant of [`ClientError`].
@@ -101,7 +101,7 @@ impl Client {
         Self::with(Settings { address: address.to_owned(), timeout, ..Settings::default() })
     }
 
-    /// A client by its settings. It connects when it is first used.
+    /// Creates a client with settings. It connects on first use.
     ///
     /// # Errors
     /// Every variant of [`ClientError`].
@@ -113,7 +113,7 @@ impl Client {
     fn here(&self) -> Result<Arc<Here>, Status> {
         let mut here = self.here.lock().unwrap_or_else(PoisonError::into_inner);
         match here.as_ref() {
-            None => Err(Status::cancelled("the client was closed")),
+            None => Err(Status::cancelled("the client is closed")),
             Some(found) if found.process == process::id() => Ok(Arc::clone(found)),
             Some(_) => {
                 let made = Here::new(&self.settings)
@@ -127,10 +127,10 @@ impl Client {
         }
     }
 
-    /// Waits for what `ask` makes of the client's calls.
+    /// Waits for the future that `ask` makes of the client.
     ///
     /// # Errors
-    /// What `ask` gives, or that the client was closed.
+    /// The error of the future, or `Cancelled` if the client is closed.
     pub fn wait<T, F: Future<Output = Result<T, Status>>>(
         &self,
         ask: impl FnOnce(AsyncClient) -> F,
@@ -141,7 +141,8 @@ impl Client {
         driven.wait(ask(calls.clone()))
     }
 
-    /// As [`Client::wait`], and gives up once `go_on`, which is asked now and then, says no.
+    /// Like [`Client::wait`], but cancels the call if `go_on`, which is called periodically,
+    /// returns false.
     ///
     /// # Errors
     /// As [`Client::wait`].
@@ -157,16 +158,17 @@ impl Client {
                     return answer;
                 }
                 if !go_on() {
-                    return Err(Status::cancelled("the call was given up"));
+                    return Err(Status::cancelled("the call was cancelled"));
                 }
             }
         })
     }
 
-    /// Starts what `ask` makes of the client's calls; `done` takes the result on another thread.
+    /// Starts the future that `ask` makes of the client. `done` is called with the result on
+    /// another thread.
     ///
     /// # Errors
-    /// The client was closed.
+    /// The client is closed.
     pub fn start<T: Send + 'static, F>(
         &self,
         ask: impl FnOnce(AsyncClient) -> F,
@@ -182,7 +184,8 @@ impl Client {
         Ok(Running(task.abort_handle()))
     }
 
-    /// Ends the connection once calls that are waited for have ended; others are dropped then.
+    /// Closes the connection after all waiting calls have ended. Calls in the background are
+    /// dropped.
     pub fn close(&self) {
         drop(self.here.lock().unwrap_or_else(PoisonError::into_inner).take());
     }

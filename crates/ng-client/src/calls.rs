@@ -1,4 +1,4 @@
-//! Calls as futures, on the runtime of the caller.
+//! Calls as futures, on the caller's runtime.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout};
 use crate::again::tried;
 use crate::settings::{ClientError, Settings};
 
-/// How far the clocks of both sides may be apart when a timeout ends.
+/// The largest difference between client and server in the time at which a timeout ends.
 const SLACK: Duration = Duration::from_millis(5);
 
 /// A client whose calls are futures. Clones share one connection.
@@ -40,7 +40,7 @@ impl Server {
 }
 
 impl AsyncClient {
-    /// A client of a server, within a tokio runtime. It connects when it is first used.
+    /// Creates a client of a server, within a tokio runtime. It connects on first use.
     ///
     /// # Errors
     /// Every variant of [`ClientError`] but `System`.
@@ -61,7 +61,7 @@ impl AsyncClient {
         })
     }
 
-    /// The same connection with another timeout.
+    /// A client with the same connection and another timeout.
     pub fn with_timeout(&self, timeout: Option<Duration>) -> Self {
         Self { timeout, ..self.clone() }
     }
@@ -143,7 +143,7 @@ pub(crate) async fn within<T>(
 ) -> Result<T, Status> {
     let Some(limit) = limit else { return work.await };
     let seconds = limit.as_secs_f64();
-    let late = || Status::deadline_exceeded(format!("no answer came within {seconds:.3} s"));
+    let late = || Status::deadline_exceeded(format!("no answer arrived within {seconds:.3} s"));
     let end = Instant::now() + limit;
     match timeout(limit, work).await {
         // Both sides look at the same time; who is first says it in words of its own.

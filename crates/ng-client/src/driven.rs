@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 /// How long nobody has waited when the keeper takes over.
 const IDLE: Duration = Duration::from_millis(100);
 
-/// A runtime that is driven by who waits.
+/// A runtime that the waiting threads drive.
 #[derive(Debug)]
 pub struct Driven {
     shared: Arc<Shared>,
@@ -36,10 +36,10 @@ struct Shared {
 }
 
 impl Driven {
-    /// A runtime without a thread; the first wait starts the keeper.
+    /// Creates a runtime without a thread. The first wait starts the keeper.
     ///
     /// # Errors
-    /// The system gives no poller.
+    /// The operating system provides no poller.
     pub fn new() -> io::Result<Self> {
         let runtime =
             Builder::new_current_thread().thread_name("ng-client").enable_all().build()?;
@@ -54,7 +54,7 @@ impl Driven {
         Ok(Self { shared: Arc::new(shared), keeper: OnceLock::new() })
     }
 
-    /// What spawns on it.
+    /// The runtime, to spawn tasks.
     pub fn runtime(&self) -> &Runtime {
         &self.shared.runtime
     }

@@ -1,10 +1,10 @@
 //! The client of the server: every method of its services, for programs with and without a runtime,
 //! and a load generator.
 //!
-//! What lives here: [`AsyncClient`], whose calls are futures; [`Client`], whose calls wait;
-//! [`load`], which asks at times that are fixed beforehand. What must not: messages and transports
-//! (`ng-rpc` has them), Python. The invariants: a call gives an answer or an error, and waits no
-//! longer than its timeout; a call that could be done twice is never tried again.
+//! What lives here: [`AsyncClient`], whose calls are futures; [`Client`], whose calls block;
+//! [`load`], which sends requests at planned times. What must not: messages and transports
+//! (`ng-rpc` has them), Python. The invariants: a call returns an answer or an error within its
+//! timeout; a call that is not safe to repeat is never retried.
 
 #![forbid(unsafe_code)]
 

@@ -13,7 +13,7 @@ macro_rules! methods {
             $(#[$doc])*
             ///
             /// # Errors
-            /// What the server says, that it cannot be reached, or that no answer came in time.
+            /// The status of the server, `Unavailable`, or `DeadlineExceeded`.
             pub async fn $name(&self, message: v1::$message) -> Result<v1::$answer, Status> {
                 let harmless: fn(&v1::$message) -> bool = $harmless;
                 let harmless = harmless(&message);
@@ -26,12 +26,12 @@ macro_rules! methods {
             /// empty in them.
             ///
             /// # Errors
-            /// Those of the method; there is no such method; the text is not one of its
+            /// Those of the method; the method does not exist; the text is not one of its
             /// messages.
             pub async fn by_name(&self, method: &str, message: &str) -> Result<String, Status> {
                 match method {
                     $($method => json_of(&self.$name(of_json(message)?).await?),)*
-                    _ => Err(Status::unimplemented(format!("there is no method {method:?}"))),
+                    _ => Err(Status::unimplemented(format!("method {method:?} does not exist"))),
                 }
             }
         }
@@ -40,7 +40,7 @@ macro_rules! methods {
             $(#[$doc])*
             ///
             /// # Errors
-            /// What the server says, that it cannot be reached, or that no answer came in time.
+            /// The status of the server, `Unavailable`, or `DeadlineExceeded`.
             pub fn $name(&self, message: v1::$message) -> Result<v1::$answer, Status> {
                 self.wait(|calls| async move { calls.$name(message).await })
             }
@@ -57,37 +57,37 @@ fn json_of(message: &impl serde::Serialize) -> Result<String, Status> {
 }
 
 methods! {
-    /// Answers of a model at once.
+    /// Computes answers of a model.
     run "InferenceService" "Run" RunRequest -> RunResponse, |_| true;
-    /// Takes a job.
+    /// Queues a job.
     graph_analysis "InferenceService" "GraphAnalysis"
         GraphAnalysisRequest -> GraphAnalysisResponse, |_| false;
-    /// The state of a job, and its result once it is done.
+    /// The state of a job, and its result if it is done.
     get_analysis_result "InferenceService" "GetAnalysisResult"
         GetAnalysisResultRequest -> GetAnalysisResultResponse, |_| true;
-    /// Gives a job up.
+    /// Cancels a job.
     cancel_analysis "InferenceService" "CancelAnalysis"
         CancelAnalysisRequest -> CancelAnalysisResponse, |_| true;
     /// All jobs.
     list_analyses "InferenceService" "ListAnalyses"
         ListAnalysesRequest -> ListAnalysesResponse, |_| true;
-    /// Applies changes in order as one commit. Tried again only with a key.
+    /// Applies changes in order as one commit. Retried only with a key.
     apply_transaction "GraphStoreService" "ApplyTransaction"
         ApplyTransactionRequest -> ApplyTransactionResponse,
         |message| !message.idempotency_key.is_empty();
-    /// Adds a node. Tried again only with a key.
+    /// Adds a node. Retried only with a key.
     add_vertex "GraphStoreService" "AddVertex"
         AddVertexRequest -> AddVertexResponse, |message| !message.idempotency_key.is_empty();
-    /// Deletes a node. Tried again only with a key.
+    /// Deletes a node. Retried only with a key.
     delete_vertex "GraphStoreService" "DeleteVertex"
         DeleteVertexRequest -> DeleteVertexResponse, |message| !message.idempotency_key.is_empty();
-    /// Adds an edge. Tried again only with a key.
+    /// Adds an edge. Retried only with a key.
     add_edge "GraphStoreService" "AddEdge"
         AddEdgeRequest -> AddEdgeResponse, |message| !message.idempotency_key.is_empty();
-    /// Deletes an edge. Tried again only with a key.
+    /// Deletes an edge. Retried only with a key.
     delete_edge "GraphStoreService" "DeleteEdge"
         DeleteEdgeRequest -> DeleteEdgeResponse, |message| !message.idempotency_key.is_empty();
-    /// Changes rows. Tried again only with a key.
+    /// Changes rows. Retried only with a key.
     update_embed "GraphStoreService" "UpdateEmbed"
         UpdateEmbedRequest -> UpdateEmbedResponse, |message| !message.idempotency_key.is_empty();
     /// Rows of nodes.
@@ -98,40 +98,40 @@ methods! {
     /// Serves a store.
     graph_register "RegistryService" "GraphRegister"
         GraphRegisterRequest -> GraphRegisterResponse, |_| false;
-    /// Serves a graph no longer.
+    /// Stops serving a graph.
     graph_unregister "RegistryService" "GraphUnregister"
         GraphUnregisterRequest -> GraphUnregisterResponse, |_| false;
     /// Serves a model on a graph.
     model_register "RegistryService" "ModelRegister"
         ModelRegisterRequest -> ModelRegisterResponse, |_| false;
-    /// Serves a model no longer.
+    /// Stops serving a model.
     model_unregister "RegistryService" "ModelUnregister"
         ModelUnregisterRequest -> ModelUnregisterResponse, |_| false;
-    /// Lets a name stand for a version of a model.
+    /// Sets an alias for a version of a model.
     set_alias "RegistryService" "SetAlias" SetAliasRequest -> SetAliasResponse, |_| true;
     /// All graphs.
     list_graphs "RegistryService" "ListGraphs" ListGraphsRequest -> ListGraphsResponse, |_| true;
     /// All models.
     list_models "RegistryService" "ListModels" ListModelsRequest -> ListModelsResponse, |_| true;
-    /// Keeps a commit readable.
+    /// Pins a commit, so that it stays readable.
     pin_snapshot "RegistryService" "PinSnapshot"
         PinSnapshotRequest -> PinSnapshotResponse, |_| false;
-    /// Keeps a commit readable no longer.
+    /// Unpins a commit.
     unpin_snapshot "RegistryService" "UnpinSnapshot"
         UnpinSnapshotRequest -> UnpinSnapshotResponse, |_| false;
     /// Loads a plug-in.
     plugin "AcceleratorService" "Plugin" PluginRequest -> PluginResponse, |_| false;
-    /// Puts another bundle of devices in place.
+    /// Replaces the bundle of devices.
     program "AcceleratorService" "Program" ProgramRequest -> ProgramResponse, |_| false;
-    /// What computes.
+    /// All devices.
     list_devices "AcceleratorService" "ListDevices"
         ListDevicesRequest -> ListDevicesResponse, |_| true;
-    /// The server itself, by its message.
+    /// Facts about the server, with a request message.
     server_facts "ServerService" "ServerInfo" ServerInfoRequest -> ServerInfoResponse, |_| true;
 }
 
 impl Client {
-    /// The server itself.
+    /// Facts about the server.
     ///
     /// # Errors
     /// As [`Client::run`].

@@ -1,4 +1,4 @@
-//! What a client is made with.
+//! The settings of a client.
 
 use std::fmt;
 use std::io;
@@ -6,33 +6,32 @@ use std::time::Duration;
 
 use ng_rpc::connect::{BadAddress, Tls};
 
-/// Why a client is not made.
+/// Why a client cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// The address, or the certificates that go with it.
+    /// The address or its certificates are not valid.
     #[error(transparent)]
     Address(#[from] BadAddress),
-    /// The token holds what no header may hold.
-    #[error("the token is not visible ASCII text")]
+    /// The token has characters that are not valid in a header.
+    #[error("the token is not valid: use visible ASCII characters only")]
     Token,
-    /// The system gives no thread.
+    /// The operating system provides no thread.
     #[error("the client cannot start: {0}")]
     System(#[from] io::Error),
 }
 
-/// Where a server is, who the client is, and how long it waits.
+/// The server's address, the client's credentials, and timeouts.
 #[derive(Clone, Default)]
 pub struct Settings {
-    /// `HOST:PORT`, or `unix:PATH`.
+    /// `HOST:PORT`, `unix:PATH` or `shm:PATH`.
     pub address: String,
-    /// Says who the client is.
+    /// The token, if the server requires one.
     pub token: Option<String>,
-    /// How long a call waits, all tries together. A stream waits this long for each message.
+    /// The longest time of a call, with all retries. A stream waits this long for each message.
     pub timeout: Option<Duration>,
-    /// How long a call that can be repeated without harm is tried again while the server cannot be
-    /// reached or sheds load.
+    /// How long a repeatable call is retried while the server cannot be reached or sheds load.
     pub retry: Duration,
-    /// Certificates; without them the connection is not encrypted.
+    /// Certificates. Without them, the connection is not encrypted.
     pub tls: Option<Tls>,
 }
 

@@ -1,7 +1,7 @@
-//! Streams: messages that come one after the other, and a graph that is sent in pieces.
+//! Streams of answers, and uploads of graphs in pieces.
 //!
-//! Each stream has a connection of its own. The invariants: a stream that is dropped ends its call;
-//! a graph that is not sent to its end is not made.
+//! Each stream has a connection of its own. The invariants: dropping a stream ends its call; a
+//! graph whose upload is not complete is not created.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -18,7 +18,7 @@ use crate::calls::{AsyncClient, within};
 /// Pieces of a graph that wait for the connection.
 const PIECES: usize = 2;
 
-/// Messages of a stream, one after the other. Dropping it ends the call.
+/// The messages of a stream. Dropping it ends the call.
 #[derive(Debug)]
 pub struct Stream<T> {
     messages: Streaming<T>,
@@ -26,18 +26,18 @@ pub struct Stream<T> {
 }
 
 impl<T> Stream<T> {
-    /// The next message; `None` after the last one. Nothing is lost when the future is dropped.
+    /// The next message, or `None` after the last one. Dropping the future loses no message.
     ///
     /// # Errors
-    /// What the server says, or that nothing came in time.
+    /// The status of the server, or `DeadlineExceeded`.
     pub async fn next(&mut self) -> Result<Option<T>, Status> {
         within(self.timeout, self.messages.message()).await
     }
 }
 
 impl AsyncClient {
-    /// How far a job is, until it has ended. A job that waits for its turn says nothing, so that
-    /// messages have no timeout.
+    /// The progress of a job until it has ended. A queued job sends no messages, so messages have
+    /// no timeout.
     ///
     /// # Errors
     /// As [`AsyncClient::run`].
@@ -48,7 +48,7 @@ impl AsyncClient {
         self.stream("/neargraph.v1.InferenceService/WatchAnalysis", message, None).await
     }
 
-    /// Mini-batches of an epoch.
+    /// The mini-batches of an epoch.
     ///
     /// # Errors
     /// As [`AsyncClient::run`].
@@ -59,7 +59,7 @@ impl AsyncClient {
         self.stream("/neargraph.v1.SamplingService/Sample", message, self.timeout()).await
     }
 
-    /// Copies a graph while it is served; tells how far it is. It is never tried again.
+    /// Backs up a graph while it is served, and returns its progress. It is never retried.
     ///
     /// # Errors
     /// As [`AsyncClient::run`].
@@ -94,10 +94,10 @@ impl AsyncClient {
         Ok(Stream { messages: self.tried(opened).await?, timeout })
     }
 
-    /// Makes a graph of columns, which are sent in pieces. It has no timeout.
+    /// Creates or extends a graph from columns, which are sent in pieces. It has no timeout.
     ///
     /// # Errors
-    /// The server cannot be reached; it is asked when the first piece is sent.
+    /// The server cannot be reached. It rejects a head only after the first piece is sent.
     pub fn update_graph(&self, head: v1::UpdateGraphHead) -> Result<Upload, Status> {
         let channel = self.channel_of_a_stream()?;
         let (pieces, sent) = mpsc::channel(PIECES);
@@ -113,7 +113,7 @@ impl AsyncClient {
 
 type Answered = Result<v1::UpdateGraphResponse, Status>;
 
-/// A graph that is sent in pieces. Dropping it before it is finished gives it up.
+/// A graph that is sent in pieces. Dropping it before it is finished cancels the upload.
 #[derive(Debug)]
 pub struct Upload {
     pieces: mpsc::Sender<Piece>,
@@ -123,25 +123,25 @@ pub struct Upload {
 }
 
 impl Upload {
-    /// Sends a piece of the columns once there is room for it. A piece is sent or not when the
-    /// future is dropped.
+    /// Sends a piece of the columns when there is room for it. If the future is dropped, the piece
+    /// is sent completely or not at all.
     ///
     /// # Errors
-    /// The server has refused the graph.
+    /// The server has rejected the graph.
     pub async fn send(&mut self, arrow: Vec<u8>) -> Result<(), Status> {
         if self.put(Piece::Arrow(arrow)).await {
             return Ok(());
         }
         match &self.early {
             Some(Err(status)) => Err(status.clone()),
-            _ => Err(Status::internal("the server has answered before it had the whole graph")),
+            _ => Err(Status::internal("the server answered before it had the whole graph")),
         }
     }
 
-    /// Says that this was all, and waits until the graph is made.
+    /// Ends the upload, and waits until the graph is committed.
     ///
     /// # Errors
-    /// The server has refused the graph.
+    /// The server has rejected the graph.
     pub async fn finish(mut self) -> Result<v1::UpdateGraphResponse, Status> {
         self.put(Piece::End).await;
         match self.early {

@@ -100,7 +100,7 @@ impl GraphStoreService for Counts {
         let mut taking = Taking { counts: self, is_whole: false };
         while let Some(message) = parts.message().await? {
             if message.part.is_none() {
-                return Err(Status::invalid_argument("a message that says nothing"));
+                return Err(Status::invalid_argument("a message is empty"));
             }
             self.pieces.fetch_add(1, Ordering::SeqCst);
         }

@@ -33,7 +33,7 @@ pub enum IdSlice<'a> {
 }
 
 impl IdSlice<'_> {
-    /// How many there are.
+    /// The number of ids.
     pub fn len(&self) -> usize {
         match self {
             Self::I32(ids) => ids.len(),
@@ -43,7 +43,7 @@ impl IdSlice<'_> {
         }
     }
 
-    /// Whether there are none.
+    /// Whether the slice is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -80,11 +80,11 @@ pub(crate) struct Columns<'a> {
 }
 
 impl Importer {
-    /// Takes edges in: `sources[i] -> destinations[i]`. May be called any number of times; rows
-    /// are counted through. `edge_ids` needs an edge type with edge ids, and replaces the rows.
+    /// Adds edges: `sources[i] -> destinations[i]`. Can be called any number of times; rows are
+    /// numbered over all calls. `edge_ids` needs an edge type with edge ids, and replaces the rows.
     ///
     /// # Errors
-    /// [`ImportError::Spec`] for columns that do not fit the edge type, [`ImportError::Row`] for
+    /// [`ImportError::Spec`] for columns that do not match the edge type, [`ImportError::Row`] for
     /// an id that is negative, not below the declared number of nodes, or not below 2^40.
     pub fn push_edges(
         &mut self,
@@ -113,7 +113,7 @@ impl Importer {
             let node_type = &self.node_types[node_type];
             if node_type.strings && node_type.kind != NameKind::Number {
                 return Err(ImportError::spec(format!(
-                    "node type {:?} is named by strings: push strings",
+                    "node type {:?} has string ids: push strings",
                     node_type.name
                 )));
             }
@@ -127,8 +127,8 @@ impl Importer {
         ];
         for (name, declared, len, needed) in given {
             let wrong = match len {
-                Some(_) if !declared => format!("{name} were given, but not declared"),
-                None if declared && needed => format!("{name} were declared, but not given"),
+                Some(_) if !declared => format!("{name} are given but not declared"),
+                None if declared && needed => format!("{name} are declared but not given"),
                 Some(len) if len != rows => format!("{len} {name} for {rows} sources"),
                 _ => continue,
             };

@@ -69,15 +69,16 @@ impl TopologyJob {
 
     /// Waits for the thread.
     pub(crate) fn join(&mut self) -> Result<Topology, ImportError> {
-        let thread = self.thread.take().ok_or_else(|| ImportError::spec("built twice"))?;
+        let thread =
+            self.thread.take().ok_or_else(|| ImportError::spec("the topology was built twice"))?;
         thread.join().unwrap_or_else(|_| Err(panicked("built the topology")))
     }
 }
 
 impl Importer {
-    /// All edges are in: sorts and writes them in the background while tensors are pushed. From
-    /// here on, edges and types are refused, and node types without a declared number of nodes
-    /// have as many as the ids so far and the rows of the tensors so far say.
+    /// Sorts and writes the edges in the background while tensors are pushed. Call it after the
+    /// last edge; later edges and types are rejected. For node types without a declared number of
+    /// nodes, the ids and the rows of tensors so far determine the number.
     ///
     /// # Errors
     /// [`ImportError::Store`], [`ImportError::Io`]; errors of the work itself come from
@@ -88,8 +89,8 @@ impl Importer {
         self.note(result)
     }
 
-    /// Nodes of a type: the declared number, or what the input said once the topology is built.
-    /// `None` before that, and for types that were never declared.
+    /// The number of nodes of a type: the declared one, or that of the input after the topology is
+    /// built. `None` before that, and for undeclared types.
     pub fn num_nodes(&self, node_type: NodeTypeId) -> Option<u64> {
         let known = self.node_types.iter().find(|known| known.id == node_type)?;
         known.settled.or(known.declared)

@@ -1,4 +1,4 @@
-//! What can go wrong in an import. Every message says what is wrong and where.
+//! The errors of an import. Every message has the problem and its place.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,13 +8,13 @@ use ng_store::BuildError;
 use ng_types::{ErrorKind, Explain, Remedy, explain, format_bytes};
 use thiserror::Error;
 
-/// What is wrong with a line or a row, and what to do about it.
+/// The error of a line or a row, with a remedy.
 #[derive(Debug, Error, PartialEq)]
 #[error("{what}")]
 pub struct Fault {
     /// What is wrong.
     pub what: String,
-    /// What to do, where a face says it in words of its own.
+    /// What to do, if an interface has its own words for it.
     pub remedy: Option<Remedy>,
 }
 
@@ -36,7 +36,7 @@ impl Fault {
     }
 }
 
-/// Why an import failed. Nothing is left behind at the place of the store.
+/// Why an import failed. It leaves no files at the path of the store.
 #[derive(Debug, Error)]
 pub enum ImportError {
     /// A line of a text file is not an edge.
@@ -61,7 +61,7 @@ pub enum ImportError {
         /// What is wrong with it.
         what: Fault,
     },
-    /// A file is not what it was said to be.
+    /// A file is not valid.
     #[error("{}: {what}", path.display())]
     File {
         /// The file.
@@ -73,17 +73,17 @@ pub enum ImportError {
     #[error("{0}")]
     Spec(String),
     /// The disk is full.
-    #[error("no space left while writing {what} ({cause}); nothing was left behind")]
+    #[error("no space left while writing {what} ({cause}); no files were left behind")]
     DiskFull {
         /// What was being written.
         what: &'static str,
-        /// Where, and how much was wanted.
+        /// The place, and the number of bytes needed.
         cause: String,
     },
     /// A file could not be read or written.
     #[error("cannot {doing} {}: {source}", path.display())]
     Io {
-        /// What was tried: `read`, `write`, ...
+        /// The operation: `read`, `write`, ...
         doing: &'static str,
         /// The file or directory.
         path: PathBuf,
@@ -98,52 +98,52 @@ pub enum ImportError {
     RowCount {
         /// Which tensor or array.
         what: String,
-        /// Rows that its owner has.
+        /// Rows of its owner.
         expected: u64,
-        /// Rows that came.
+        /// Rows that were pushed.
         found: u64,
     },
-    /// A file of the user could not be read.
+    /// An input file could not be read.
     #[error(transparent)]
     Source(SourceError),
     /// Temporary data could not be written or read.
     #[error(transparent)]
     Scratch(ScratchError),
-    /// The store could not be given its place.
+    /// The store could not be moved to its path.
     #[error(transparent)]
     Place(StagingError),
-    /// Somebody writes to the store that would be replaced.
+    /// The store to replace has a writer.
     #[error(
-        "{} is not replaced: another process, or another handle of this one, writes to it",
+        "{} is not replaced: another process, or another handle of this process, writes to it",
         path.display()
     )]
     Busy {
         /// The store.
         path: PathBuf,
     },
-    /// It cannot be seen whether somebody writes to the store that would be replaced.
-    #[error("the store is not replaced, as somebody may write to it: {0}")]
+    /// It is unknown whether the store to replace has a writer.
+    #[error("the store is not replaced: cannot check whether it has a writer: {0}")]
     Locked(#[source] OpenError),
     /// `memory` is too small to work with.
     #[error(
         "a memory budget of {} is too small for an import", format_bytes(*wanted_bytes)
     )]
     BudgetTooSmall {
-        /// What was given.
+        /// The given budget.
         wanted_bytes: u64,
-        /// The least that works.
+        /// The smallest budget that works.
         minimum_bytes: u64,
     },
-    /// The import was strict and would have ended with notes.
+    /// The import is strict and has notes.
     #[error("the import is strict and has notes, so nothing was written")]
     Strict {
         /// All notes.
         notes: Vec<crate::Note>,
     },
-    /// The progress callback asked to stop.
-    #[error("the import was cancelled; nothing was left behind")]
+    /// The progress callback returned `false`.
+    #[error("the import was cancelled; no files were left behind")]
     Cancelled,
-    /// An earlier call failed, so the import cannot go on.
+    /// An earlier call failed, so the import cannot continue.
     #[error("this import failed earlier ({reason}); start a new one")]
     Failed {
         /// The earlier error.

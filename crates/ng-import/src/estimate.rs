@@ -1,29 +1,29 @@
-//! What an import will take, before it is begun.
+//! Estimates of the time and space of an import, before it starts.
 
 use serde::Serialize;
 
 use crate::plan::MemoryPlan;
 use crate::{EdgeTypeSpec, ImportError, ImportOptions, Importer, SelfLoops};
 
-/// Edges of one type that are to be imported.
+/// Edges of one type to import.
 #[derive(Clone, Debug)]
 pub struct PlannedEdges {
     /// Their type.
     pub spec: EdgeTypeSpec,
     /// Rows of the list.
     pub rows: u64,
-    /// Nodes at the destination, where that is known.
+    /// Number of destination nodes, if known.
     pub num_nodes: Option<u64>,
 }
 
-/// What an import will take, about.
+/// Approximate time and space of an import.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Estimate {
     /// Entries of all neighbour lists.
     pub entries: u64,
     /// Bytes of the store.
     pub disk_bytes: u64,
-    /// The most temporary data on disk at once.
+    /// The largest size of temporary data on disk.
     pub temp_bytes: u64,
     /// Memory of the process.
     pub memory_bytes: u64,

@@ -49,7 +49,7 @@ pub(crate) fn read_error(path: PathBuf, error: io::Error) -> ImportError {
             ImportError::File { path, what: error.to_string() }
         }
         io::ErrorKind::UnexpectedEof => {
-            ImportError::File { path, what: "the file is cut off".to_owned() }
+            ImportError::File { path, what: "the file is truncated".to_owned() }
         }
         _ => ImportError::Io { doing: "read", path, source: error },
     }

@@ -15,9 +15,9 @@ use crate::threads::watched;
 use crate::{ImportError, Importer, OnProgress, Progress, TextOptions};
 
 impl Importer {
-    /// Reads a text file of edges: SNAP style, CSV, or an adjacency text; compressed by gzip or
-    /// not. Gives the number of edges. `progress` is called several times a second on the calling
-    /// thread; `false` stops the import.
+    /// Reads a text file of edges (SNAP style, CSV, or adjacency text), optionally compressed with
+    /// gzip. Returns the number of edges. `progress` is called several times per second on the
+    /// calling thread; `false` stops the import.
     ///
     /// # Errors
     /// [`ImportError::Line`] with the first line that is not an edge, [`ImportError::File`],
@@ -33,7 +33,7 @@ impl Importer {
         let spec = &self.edge_types[index].spec;
         check_columns(options, spec.time, spec.weight)?;
         if self.edge_types[index].given_ids == Some(true) {
-            return Err(ImportError::spec("edge ids were given before: a text has none"));
+            return Err(ImportError::spec("earlier edges have edge ids, but a text file has none"));
         }
         let file = TextFile::open(path)?;
         self.activate(index)?;
@@ -45,10 +45,10 @@ impl Importer {
         Ok(rows)
     }
 
-    /// The first edges of a text file, as [`Importer::read_text`] takes them.
+    /// Returns the first edges of a text file, parsed as by [`Importer::read_text`].
     ///
     /// # Errors
-    /// As [`Importer::read_text`], of the lines that are looked at.
+    /// As [`Importer::read_text`], for the lines that are parsed.
     pub fn preview_text(
         &self,
         edge_type: EdgeTypeId,

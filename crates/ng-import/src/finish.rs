@@ -13,23 +13,22 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(50);
 const STAGE: &str = "sort and write edges";
 
 impl Importer {
-    /// Waits for the topology, checks and writes what is left, makes it durable and publishes the
-    /// store under its name. `progress` is called several times a second; `false` stops.
+    /// Waits for the topology, checks and writes the rest, syncs it, and renames the store to its
+    /// path. `progress` is called several times per second; `false` stops the import.
     ///
     /// # Errors
-    /// Everything that was wrong with the input and had not come to light, [`ImportError::Store`]
-    /// for tensors with a wrong number of rows, [`ImportError::Cancelled`], [`ImportError::Strict`]
-    /// for notes where the import is strict. The place of the store
-    /// is as it was before.
+    /// Errors of the input that were not found before, [`ImportError::Store`] for tensors with a
+    /// wrong number of rows, [`ImportError::Cancelled`], and [`ImportError::Strict`] for notes if
+    /// the import is strict. The path of the store is not changed then.
     pub fn finish(mut self, progress: &mut OnProgress<'_>) -> Result<ImportReport, ImportError> {
         self.check_sound()?;
         let result = self.end(progress);
         self.note(result)
     }
 
-    /// Waits until the topology is written and the runs of its sort are gone from the disk. Whoever
-    /// calls this before the first row needs room for the larger of both, and not for their sum;
-    /// nothing of the sort is hidden behind the writing of rows then.
+    /// Waits until the topology is written and the runs of its sort are removed. If this is called
+    /// before the first row, the disk needs room for the larger of runs and rows instead of their
+    /// sum, but sorting does not overlap with writing rows.
     ///
     /// # Errors
     /// Those of the sort, as [`Importer::finish`] has them.
@@ -57,7 +56,7 @@ impl Importer {
         match std::mem::replace(&mut self.stage, Stage::Edges) {
             Stage::Topology(mut job) => job.join(),
             Stage::Built(topology) => Ok(topology),
-            Stage::Edges => Err(ImportError::spec("the topology was not built")),
+            Stage::Edges => Err(ImportError::spec("the topology is not built")),
         }
     }
 
@@ -69,7 +68,8 @@ impl Importer {
         }
         let tensors = self.finish_tensors()?;
         let notes = self.take_notes()?;
-        let mut builder = self.builder.take().ok_or_else(|| ImportError::spec("has ended"))?;
+        let mut builder =
+            self.builder.take().ok_or_else(|| ImportError::spec("the import has ended"))?;
         for part in topology.parts {
             builder.add(part).map_err(store_error)?;
         }
@@ -78,7 +78,7 @@ impl Importer {
         }
         let tensors = std::mem::take(&mut self.tensors);
         let summary = builder.commit().map_err(store_error)?;
-        let place = self.place.take().ok_or_else(|| ImportError::spec("has ended"))?;
+        let place = self.place.take().ok_or_else(|| ImportError::spec("the import has ended"))?;
         let leftover = place.publish()?;
         let total = topology.total;
         progress(Progress { stage: STAGE, done: total, total });

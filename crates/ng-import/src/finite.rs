@@ -121,8 +121,7 @@ impl Importer {
         }
         if tensor.spec.dtype == Dtype::F64 {
             let message = format!(
-                "{} rows are stored as f64, although models compute in f32, which takes half of \
-                 the bytes",
+                "{} rows are stored as f64, but models compute in f32, which needs half the bytes",
                 tensor.rows
             );
             let remedy = (name == "x").then_some(Remedy::NarrowFeatures);

@@ -25,8 +25,8 @@ use crate::{EdgeTypeSpec, ImportError, ImportOptions, Note, SelfLoops};
 
 /// Builds one store from edges and tensors, in bounded memory.
 ///
-/// Declare node types, then edge types; push edges; call [`Importer::build_topology`] when all
-/// edges are in; push tensors before, after or while the topology is built; finish.
+/// Declare node types, then edge types. Push edges, then call [`Importer::build_topology`]. Push
+/// tensors before, during or after that. Call [`Importer::finish`] at the end.
 ///
 /// ```no_run
 /// use ng_import::{EdgeTypeSpec, IdSlice, ImportOptions, Importer};
@@ -139,11 +139,11 @@ impl Importer {
         })
     }
 
-    /// Declares a node type. Without `num_nodes` it has as many nodes as the largest id or the
-    /// tensors say; with `strings` its nodes are named by strings.
+    /// Declares a node type. Without `num_nodes`, the largest id or the tensors determine the
+    /// number of nodes. With `strings`, its nodes have string ids.
     ///
     /// # Errors
-    /// [`ImportError::Spec`] for a name that is taken, or more than 2^40 nodes.
+    /// [`ImportError::Spec`] for a name that is in use, or more than 2^40 nodes.
     pub fn node_type(
         &mut self,
         name: &str,
@@ -159,8 +159,8 @@ impl Importer {
         }
         if strings && num_nodes.is_some() {
             return Err(ImportError::spec(format!(
-                "node type {name:?} is named by strings, which give its number of nodes: leave \
-                 out num_nodes"
+                "node type {name:?} has string ids, which determine the number of nodes: drop \
+num_nodes"
             )));
         }
         let builder = self.builder()?;
@@ -179,8 +179,8 @@ impl Importer {
         Ok(id)
     }
 
-    /// Declares a node type whose nodes are named by integers below 2^63: only those that occur
-    /// become nodes, in ascending order, and the dictionary keeps the integers as decimal text.
+    /// Declares a node type whose ids are integers below 2^63. Only ids that occur become nodes, in
+    /// ascending order; the dictionary stores the integers as decimal text.
     ///
     /// # Errors
     /// As [`Importer::node_type`].
@@ -239,7 +239,7 @@ impl Importer {
         Ok(id)
     }
 
-    /// Has the store remember that it was made under a key, with a note for who asks for it:
+    /// Records the key under which the store is created, with a note, in
     /// [`ng_store::Catalog::keyed_commits`].
     ///
     /// # Errors
@@ -257,7 +257,7 @@ impl Importer {
     fn find_node_type(&self, name: &str) -> Result<usize, ImportError> {
         let found = self.node_types.iter().position(|known| known.name == name);
         found.ok_or_else(|| {
-            ImportError::spec(format!("there is no node type {name:?}: declare it first"))
+            ImportError::spec(format!("node type {name:?} is not declared: declare it first"))
         })
     }
 
@@ -275,11 +275,11 @@ impl Importer {
         let wrong = if taken {
             "it is declared twice"
         } else if strings(&spec.source) != strings(&spec.destination) {
-            "the nodes of one end are named by strings, those of the other are not"
+            "the nodes of one end have string ids, those of the other do not"
         } else if spec.undirected && !same_ends {
-            "it cannot be undirected, because its ends are of two node types"
+            "it cannot be undirected, because its ends have different node types"
         } else if spec.self_loops != SelfLoops::Keep && !same_ends {
-            "it has no self loops, because its ends are of two node types"
+            "it has no self loops, because its ends have different node types"
         } else if spec.self_loops == SelfLoops::Add && spec.time {
             "self loops cannot be added, because they would have no time"
         } else {
@@ -292,7 +292,7 @@ impl Importer {
     pub(crate) fn edge_index(&self, id: EdgeTypeId) -> Result<usize, ImportError> {
         self.check_sound()?;
         let found = self.edge_types.iter().position(|known| known.id == id);
-        found.ok_or_else(|| ImportError::spec(format!("there is no edge type {}", id.0)))
+        found.ok_or_else(|| ImportError::spec(format!("edge type {} does not exist", id.0)))
     }
 
     /// The ids that the ends of an edge type may have.

@@ -1,4 +1,4 @@
-//! Edges between nodes named by strings, on their way through an [`Importer`].
+//! Edges between nodes with string ids, on their way through an [`Importer`].
 
 use std::sync::PoisonError;
 
@@ -13,11 +13,11 @@ use crate::text::NamedEdges;
 use crate::{ImportError, Importer};
 
 impl Importer {
-    /// Takes edges between named nodes in: `sources[i] -> destinations[i]`.
+    /// Adds edges between nodes with string ids: `sources[i] -> destinations[i]`.
     ///
     /// # Errors
-    /// [`ImportError::Spec`] for columns that do not fit the edge type, [`ImportError::Row`] for a
-    /// name that is empty or too long.
+    /// [`ImportError::Spec`] for columns that do not match the edge type, [`ImportError::Row`] for
+    /// a name that is empty or too long.
     pub fn push_string_edges(
         &mut self,
         edge_type: EdgeTypeId,
@@ -30,7 +30,7 @@ impl Importer {
         let spec = &self.edge_types[index].spec;
         if matches!(self.named_kind(index), None | Some(NameKind::Number)) {
             return Err(ImportError::spec(format!(
-                "edge type {:?}: its nodes are numbers, not names",
+                "edge type {:?}: its nodes have numbers, not string ids",
                 spec.relation
             )));
         }
@@ -62,11 +62,11 @@ impl Importer {
         self.note(result)
     }
 
-    /// Names the next nodes of a type with names, one after the other, before any edge: a node's id
-    /// is then its place among them, and edges name no others.
+    /// Adds the string ids of the next nodes of a type, before any edge. A node's id is its
+    /// position among them, and edges must not have other names.
     ///
     /// # Errors
-    /// [`ImportError::Spec`] for a type without names, or keys that come after edges or twice;
+    /// [`ImportError::Spec`] for a type without string ids, or keys that repeat or follow edges;
     /// [`ImportError::Row`] for a name that is empty or too long.
     pub fn push_keys(&mut self, id: NodeTypeId, keys: &[&str]) -> Result<(), ImportError> {
         self.check_collecting("push keys of nodes")?;
@@ -74,7 +74,7 @@ impl Importer {
         let found = self.node_types.iter_mut().find(|known| known.id == id);
         let node_type = found.filter(|known| known.kind != NameKind::Number);
         let Some(NodeType { name, kind, names: Some(names), .. }) = node_type else {
-            return Err(ImportError::spec("keys need a node type that is named by strings"));
+            return Err(ImportError::spec("keys need a node type with string ids"));
         };
         *kind = NameKind::Key;
         let names = names.get_mut().unwrap_or_else(PoisonError::into_inner);
@@ -112,7 +112,9 @@ impl Importer {
             (edge_type.destination, &mut interned.destinations),
         ] {
             let Some(names) = &self.node_types[node_type].names else {
-                return Err(ImportError::spec("edges between numbers, but nodes have names"));
+                return Err(ImportError::spec(
+                    "the edges have numbers, but the nodes have string ids",
+                ));
             };
             let mut names = names.lock().unwrap_or_else(PoisonError::into_inner);
             for id in ids {
@@ -133,7 +135,9 @@ impl Importer {
         let mut edges = RawEdges { first_row, ..RawEdges::default() };
         for (end, node_type) in [edge_type.source, edge_type.destination].into_iter().enumerate() {
             let Some(names) = &self.node_types[node_type].names else {
-                return Err(ImportError::spec("edges between names, but nodes have numbers"));
+                return Err(ImportError::spec(
+                    "the edges have string ids, but the nodes have numbers",
+                ));
             };
             let mut names = names.lock().unwrap_or_else(PoisonError::into_inner);
             let to = if end == 0 { &mut edges.sources } else { &mut edges.destinations };

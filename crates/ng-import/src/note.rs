@@ -1,4 +1,4 @@
-//! Notes: what an import dropped, doubled, replaced or found odd.
+//! Notes: input that an import dropped, doubled, replaced or found unusual.
 //!
 //! What lives here: the one list that every part of an import and its callers add to, and the
 //! wording of what the core finds. What must not: finding it. The invariant: nothing of the
@@ -12,7 +12,7 @@ use crate::lists::Repeats;
 use crate::{ImportError, Importer, Note};
 
 impl Importer {
-    /// Adds a note to those that the import ends with.
+    /// Adds a note to the report.
     pub fn add_note(&mut self, note: Note) {
         if !self.notes.contains(&note) {
             self.notes.push(note);

@@ -20,7 +20,7 @@ const HEADER_BYTES_MAX: usize = 64 << 10;
 const SAMPLE_PLACES: u64 = 128;
 const SAMPLE_ROWS: u64 = 512;
 
-/// How an array holds edges.
+/// The layout of edges in an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NpyLayout {
     /// Shape `[E, 2]`: a row is an edge.
@@ -51,8 +51,8 @@ struct NpyEdges {
 }
 
 impl Importer {
-    /// Reads edges from a `.npy` file of 32-bit or 64-bit integers; gives the number of edges.
-    /// `layout` is needed only where the shape is `[2, 2]`, and checked otherwise.
+    /// Reads edges from a `.npy` file of 32-bit or 64-bit integers. Returns the number of edges.
+    /// `layout` is needed only if the shape is `[2, 2]`; otherwise it is checked.
     ///
     /// # Errors
     /// [`ImportError::File`] for an array of another type or shape, [`ImportError::Row`],
@@ -68,11 +68,13 @@ impl Importer {
         let spec = &self.edge_types[index].spec;
         if spec.time || spec.weight {
             return Err(ImportError::spec(
-                "a .npy edge list has no times or weights: push them with the edges",
+                "a .npy edge list has no times or weights: push them with the edges from arrays",
             ));
         }
         if matches!(self.named_kind(index), Some(NameKind::Text | NameKind::Key)) {
-            return Err(ImportError::spec("nodes are named by strings: a .npy holds numbers"));
+            return Err(ImportError::spec(
+                "the nodes have string ids, but a .npy file has numbers",
+            ));
         }
         let npy = NpyEdges::open(path, layout)?;
         self.activate(index)?;
@@ -129,7 +131,7 @@ impl NpyEdges {
             ([rows, 2], None) if *rows != 2 => (*rows, true),
             ([2, rows], None) if *rows != 2 => (*rows, false),
             ([2, 2], None) => {
-                return Err(bad("the shape [2, 2] can be read both ways: say the layout".into()));
+                return Err(bad("the shape [2, 2] is ambiguous: set the layout".into()));
             }
             (shape, _) => {
                 let wanted = match layout {
@@ -137,7 +139,7 @@ impl NpyEdges {
                     Some(NpyLayout::TwoRows) => "[2, E]",
                     None => "[E, 2] or [2, E]",
                 };
-                return Err(bad(format!("the shape is {shape:?}, not {wanted}")));
+                return Err(bad(format!("the shape is {shape:?}, expected {wanted}")));
             }
         };
         let data_start = header.data_start as u64;
@@ -145,7 +147,7 @@ impl NpyEdges {
         let file_bytes = file.len().map_err(ImportError::Source)?;
         if data_bytes.and_then(|bytes| bytes.checked_add(data_start)) != Some(file_bytes) {
             return Err(bad(format!(
-                "the file has {file_bytes} bytes, which does not fit its shape {:?}",
+                "the file has {file_bytes} bytes, which does not match its shape {:?}",
                 header.shape
             )));
         }
@@ -226,14 +228,14 @@ struct Header {
 
 impl Header {
     fn decode(bytes: &[u8]) -> Result<Self, String> {
-        let rest = bytes.strip_prefix(MAGIC).ok_or("this is no .npy file")?;
+        let rest = bytes.strip_prefix(MAGIC).ok_or("it is not a .npy file")?;
         let (len, start) = match rest {
             [1, _, a, b, ..] => (usize::from(u16::from_le_bytes([*a, *b])), 10_usize),
             [2 | 3, _, a, b, c, d, ..] => (u32::from_le_bytes([*a, *b, *c, *d]) as usize, 12),
-            _ => return Err("this version of .npy is unknown".to_owned()),
+            _ => return Err("the version of the .npy format is unknown".to_owned()),
         };
-        let text = bytes.get(start..start.saturating_add(len)).ok_or("the header is cut off")?;
-        let text = std::str::from_utf8(text).map_err(|_| "the header is no text")?;
+        let text = bytes.get(start..start.saturating_add(len)).ok_or("the header is truncated")?;
+        let text = std::str::from_utf8(text).map_err(|_| "the header is not valid UTF-8")?;
         let value = |key: &str| {
             let (_, after) = text.split_once(&format!("'{key}':"))?;
             Some(after.trim_start())
@@ -247,7 +249,7 @@ impl Header {
             "<u8" => Int::U64,
             other => {
                 return Err(format!(
-                    "the array has type {other:?}; edges are <i4, <i8, <u4 or <u8 integers"
+                    "the array has type {other:?}, expected integers of type <i4, <i8, <u4 or <u8"
                 ));
             }
         };
@@ -256,7 +258,7 @@ impl Header {
         let (shape, _) = shape.ok_or("the header has no shape")?;
         let dims = shape.split(',').map(str::trim).filter(|dim| !dim.is_empty());
         let shape: Result<Vec<u64>, _> = dims.map(str::parse).collect();
-        let shape = shape.map_err(|_| "the shape in the header is no list of numbers")?;
+        let shape = shape.map_err(|_| "the shape in the header is not a list of numbers")?;
         Ok(Self { int, fortran_order, shape, data_start: start + len })
     }
 }

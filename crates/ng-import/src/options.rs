@@ -1,25 +1,25 @@
-//! What a caller can choose.
+//! The options of an import.
 
 use std::path::PathBuf;
 
-/// How an import uses the machine, and what the store looks like.
+/// Resources of an import, and the form of the store.
 #[derive(Clone, Debug)]
 pub struct ImportOptions {
-    /// Memory for the whole process in bytes; `None` takes a quarter of the machine's.
+    /// Memory of the whole process in bytes. Default: a quarter of the machine's memory.
     pub memory: Option<u64>,
-    /// Threads that parse and sort; `None` takes one per core.
+    /// Threads that parse and sort. Default: one per core.
     pub threads: Option<usize>,
-    /// Bytes of a topology page: 4096 to 65536, a power of two.
+    /// Bytes of a topology page: a power of two from 4096 to 65536.
     pub page_bytes: usize,
-    /// How full topology pages are made, above 0 and at most 1.
+    /// The filled part of topology pages, above 0 and at most 1.
     pub fill: f64,
-    /// Give the ids of deleted nodes to new ones.
+    /// Reuse the ids of deleted nodes.
     pub reuse_ids: bool,
-    /// Replace a store that exists already.
+    /// Replace an existing store.
     pub overwrite: bool,
-    /// Refuse to publish a store if there is a note that no option asked for.
+    /// Fail if there is a note that no option requested.
     pub strict: bool,
-    /// Where temporary data goes; `None` takes the directory of the store.
+    /// Directory for temporary data. Default: that of the store.
     pub scratch_dir: Option<PathBuf>,
 }
 
@@ -38,20 +38,20 @@ impl Default for ImportOptions {
     }
 }
 
-/// What happens to edges from a node to itself.
+/// The treatment of edges from a node to itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SelfLoops {
-    /// They stay as they are.
+    /// They are kept.
     #[default]
     Keep,
-    /// They are left out.
+    /// They are removed.
     Remove,
-    /// Every node without one gets one. Its edge id is the number of edge ids of the list plus
-    /// the node's id; its weight is 1.
+    /// Every node without a self loop gets one. Its edge id is the number of edge ids of the list
+    /// plus the node's id; its weight is 1.
     Add,
 }
 
-/// An edge type: how its edges are read and what is stored with them.
+/// An edge type: how its edges are read, and the columns that are stored.
 #[derive(Clone, Debug, Default)]
 pub struct EdgeTypeSpec {
     /// Name of the node type of the sources.
@@ -60,19 +60,18 @@ pub struct EdgeTypeSpec {
     pub relation: String,
     /// Name of the node type of the destinations.
     pub destination: String,
-    /// Each edge of the list stands for both directions, under one edge id. A self loop has one
-    /// entry all the same.
+    /// Each edge of the list has both directions, with one edge id. A self loop has one entry.
     pub undirected: bool,
-    /// Of several edges with the same ends, only the one with the smallest edge id stays (both
-    /// orders of the ends count as the same where the type is undirected).
+    /// Of several edges with the same ends, only the one with the smallest edge id is kept. If the
+    /// type is undirected, the order of the ends does not matter.
     pub unique: bool,
-    /// What happens to self loops.
+    /// The treatment of self loops.
     pub self_loops: SelfLoops,
     /// Also store the edges by source, as an edge type of its own.
     pub reverse: bool,
     /// Store the edge id with each entry: the row in the list, or the given one.
     pub edge_ids: bool,
-    /// The edges have a time, by which lists are ordered.
+    /// The edges have a time, by which lists are sorted.
     pub time: bool,
     /// The edges have a weight.
     pub weight: bool,
@@ -93,35 +92,35 @@ impl EdgeTypeSpec {
 /// A column of a text file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Column {
-    /// By its place, counted from 0.
+    /// By its position, counted from 0.
     Index(usize),
     /// By its name in the header.
     Name(String),
 }
 
-/// How a text file is read.
+/// The format of a text file.
 #[derive(Clone, Debug)]
 pub struct TextOptions {
-    /// What separates columns; `None` finds out from the first line of data. A space stands for
-    /// any run of spaces and tabs.
+    /// The separator of columns. Default: detected in the first line of data. A space means any run
+    /// of spaces and tabs.
     pub delimiter: Option<u8>,
     /// Lines that start with this are skipped.
     pub comment: Option<String>,
     /// The first line of data names the columns.
     pub header: bool,
-    /// Where the source is.
+    /// The column of the source.
     pub source_column: Column,
-    /// Where the destination is.
+    /// The column of the destination.
     pub destination_column: Column,
-    /// Where the time is; needed if and only if the edge type has one.
+    /// The column of the time; required if and only if the edge type has one.
     pub time_column: Option<Column>,
-    /// Where the weight is; needed if and only if the edge type has one.
+    /// The column of the weight; required if and only if the edge type has one.
     pub weight_column: Option<Column>,
     /// Times are multiplied by this and rounded, so that fractional times become integers.
     pub time_scale: Option<f64>,
     /// Each line is a source followed by any number of its destinations.
     pub adjacency: bool,
-    /// What messages call the file, where its path says nothing to the user.
+    /// The name of the file in messages. Default: its path.
     pub shown: Option<PathBuf>,
 }
 
@@ -142,16 +141,16 @@ impl Default for TextOptions {
     }
 }
 
-/// How far a stage has come.
+/// The progress of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    /// What is being done, for people.
+    /// The stage, as text for users.
     pub stage: &'static str,
     /// Units done.
     pub done: u64,
-    /// Units altogether.
+    /// Units in total.
     pub total: u64,
 }
 
-/// Called several times a second with the progress; `false` stops the import.
+/// Called several times per second with the progress; `false` stops the import.
 pub type OnProgress<'a> = dyn FnMut(Progress) -> bool + 'a;

@@ -26,7 +26,7 @@ impl Place {
         if overwrite && target.exists() && !target.join(ROOT_NAME).is_file() {
             return Err(ImportError::File {
                 path: target.to_owned(),
-                what: "this is no store, so it is not overwritten; remove it first".to_owned(),
+                what: "it is not a store, so it is not overwritten; remove it first".to_owned(),
             });
         }
         let _older = if overwrite { keep_writers_off(target)? } else { None };

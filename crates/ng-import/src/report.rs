@@ -1,28 +1,28 @@
-//! What an import reports: what it did, and notes of what a user should know.
+//! The report of an import: sizes, times and notes.
 
 use ng_types::Remedy;
 use serde::Serialize;
 
-/// What an import did.
+/// The result of an import.
 #[derive(Clone, Debug, Serialize)]
 pub struct ImportReport {
     /// Rows of the edge lists.
     pub rows: u64,
     /// Entries of the neighbour lists, both directions of undirected edges.
     pub entries: u64,
-    /// From [`crate::Importer::new`] to the end.
+    /// Time from [`crate::Importer::new`] to the end.
     pub seconds: f64,
-    /// Sorting and writing the topology.
+    /// Time of sorting and writing the topology.
     pub topology_seconds: f64,
-    /// From the first tensor's beginning to the last row.
+    /// Time from the start of the first tensor to the last row.
     pub tensor_seconds: f64,
     /// The part of the topology's time during which tensors were written, 0 to 1.
     pub hidden_share: f64,
-    /// Making everything durable.
+    /// Time of syncing.
     pub publish_seconds: f64,
-    /// The most temporary data on disk at once.
+    /// The largest size of temporary data on disk.
     pub temp_bytes: u64,
-    /// All temporary data written.
+    /// Bytes of temporary data written.
     pub temp_written_bytes: u64,
     /// Bytes of the store.
     pub disk_bytes: u64,
@@ -30,37 +30,37 @@ pub struct ImportReport {
     pub peak_rss_bytes: u64,
     /// Threads that parsed and sorted.
     pub threads: usize,
-    /// What was dropped, doubled, replaced or odd.
+    /// Input that was dropped, doubled, replaced or unusual.
     pub notes: Vec<Note>,
-    /// Why the store that was replaced could not be removed, if so; the next import to this name,
-    /// and the next rewriting of the store, removes what is left.
+    /// Why the replaced store could not be removed, if so. The next import to this path or the next
+    /// rewriting of the store removes the rest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub leftover: Option<String>,
     /// The store's fingerprint, 16 hexadecimal digits.
     pub fingerprint: String,
 }
 
-/// Something that a user should know about the input.
+/// A fact about the input that a user should know.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Note {
-    /// A stable name of what happened, like `columns-dropped`.
+    /// A stable code, such as `columns-dropped`.
     pub code: String,
-    /// How many there are of it.
+    /// The number of affected items.
     pub count: u64,
     /// The file, column, tensor or type.
     #[serde(rename = "where")]
     pub place: String,
-    /// What happened, without the place.
+    /// The message, without the place.
     pub message: String,
-    /// What to do about it, where a face says it in words of its own.
+    /// What to do, if an interface has its own words for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remedy: Option<Remedy>,
-    /// An option of the import asked for it, so `strict` lets it pass.
+    /// An option of the import requested it, so `strict` ignores it.
     pub requested: bool,
 }
 
 impl Note {
-    /// A note about something that nobody asked for.
+    /// A note that no option requested.
     pub fn new(code: &str, count: u64, place: String, message: String) -> Self {
         Self { code: code.to_owned(), count, place, message, remedy: None, requested: false }
     }

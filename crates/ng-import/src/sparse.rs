@@ -1,7 +1,7 @@
-//! Rows with many zeros: whether they pay without them, and how they come in.
+//! Sparse rows: whether a tensor is stored sparsely, and how its rows are pushed.
 //!
-//! The rule: rows are kept without their zeros where that takes a third of their bytes or less, and
-//! rows that came with their zeros only if a tenth of them or less is something else.
+//! The rule: rows are stored sparsely if that takes at most a third of their bytes. Rows that are
+//! given densely must also have at most 10 % nonzero values.
 
 use ng_store::{Owner, SparseValue, TensorSpec};
 use ng_types::Dtype;
@@ -15,19 +15,19 @@ const DENSE_BYTES_MIN: u64 = 1 << 20;
 /// What says where the entries of a row are.
 const SPAN_BYTES: u64 = 8;
 
-/// Compressed sparse rows as they come: columns in any order, some perhaps twice, which then are
-/// added up, and zeros among the values.
+/// Compressed sparse rows as given. Columns can be in any order; values of repeated columns are
+/// added; values can be zero.
 #[derive(Clone, Copy, Debug)]
 pub struct CsrChunk<'a> {
-    /// Row `i` has places `indptr[i] - indptr[0]..indptr[i + 1] - indptr[0]`.
+    /// Row `i` has the entries `indptr[i] - indptr[0]..indptr[i + 1] - indptr[0]`.
     pub indptr: &'a [i64],
     /// Columns.
     pub columns: IdSlice<'a>,
-    /// What stands there; `None` for ones.
+    /// Values; `None` means that all are 1.
     pub values: Option<&'a [f32]>,
 }
 
-/// A first pass over rows of f32: how many bytes they take without their zeros.
+/// Counts in a first pass over rows of f32 how many bytes they need as sparse rows.
 #[derive(Clone, Copy, Debug)]
 pub struct SparseProbe {
     columns: u64,
@@ -39,12 +39,12 @@ pub struct SparseProbe {
 }
 
 impl SparseProbe {
-    /// No rows of `columns` elements yet.
+    /// Creates a probe for rows of `columns` elements.
     pub fn new(columns: u64) -> Self {
         Self { columns, rows: 0, entries: 0, value: SparseValue::One, is_dense: false }
     }
 
-    /// Looks at rows of f32 that stand one after the other. -0 is a zero, NaN is none.
+    /// Adds consecutive dense rows of f32. -0 counts as zero, NaN does not.
     pub fn add_dense(&mut self, rows: &[u8]) {
         self.is_dense = true;
         self.rows += rows.len() as u64 / (4 * self.columns).max(1);
@@ -59,10 +59,10 @@ impl SparseProbe {
         self.note(entries, one, u8);
     }
 
-    /// Looks at compressed sparse rows.
+    /// Adds compressed sparse rows.
     ///
     /// # Errors
-    /// [`ImportError::Spec`] if they are none.
+    /// [`ImportError::Spec`] if they are not valid.
     pub fn add_csr(&mut self, chunk: CsrChunk<'_>) -> Result<(), ImportError> {
         for_each_row(chunk, self.columns, self.rows, &mut |_, values| {
             let one = values.iter().all(|value| *value == 1.0);
@@ -84,12 +84,13 @@ impl SparseProbe {
         self.value = self.value.max(value);
     }
 
-    /// What stands beside each column, so far.
+    /// The type of values that fits all rows so far.
     pub fn value(&self) -> SparseValue {
         self.value
     }
 
-    /// Whether `rows` rows pay without their zeros; while the pass goes on, whether they still may.
+    /// Whether `rows` rows should be stored sparsely. Before the last row: whether that is still
+    /// possible.
     pub fn pays(&self, rows: u64) -> bool {
         let column_bytes = if self.columns <= 1 << 16 { 2 } else { 4 };
         let entry_bytes = column_bytes + self.value.size_bytes() as u64;
@@ -102,8 +103,8 @@ impl SparseProbe {
 }
 
 impl Importer {
-    /// Begins a tensor of rows of f32 that are stored without their zeros; all others fit `value`,
-    /// which a [`SparseProbe`] knows. Such rows cannot be changed in the store.
+    /// Begins a tensor of sparse rows of f32. `value` is the type of values that a [`SparseProbe`]
+    /// found. Sparse rows cannot be changed in the store.
     ///
     /// # Errors
     /// As [`Importer::begin_tensor`].
@@ -123,10 +124,10 @@ impl Importer {
         Ok(self.open_tensor(OpenTensor::new(owner, spec, writer, row_bytes)))
     }
 
-    /// Appends rows to a sparse tensor; [`Importer::push_rows`] takes them with their zeros.
+    /// Appends rows to a sparse tensor. [`Importer::push_rows`] appends dense rows instead.
     ///
     /// # Errors
-    /// [`ImportError::Spec`] for rows that are none and values that do not fit,
+    /// [`ImportError::Spec`] for rows that are not valid and values that do not fit,
     /// [`ImportError::DiskFull`], [`ImportError::Store`].
     pub fn push_csr_rows(
         &mut self,
@@ -137,7 +138,7 @@ impl Importer {
         let (columns, spec) = (open.row_bytes / 4, open.spec.clone());
         let OpenTensor { writer, not_finite, .. } = open;
         let Some(Writer::Sparse(writer)) = writer else {
-            return Err(wrong(&spec, "it was not begun as a sparse tensor"));
+            return Err(wrong(&spec, "it is not a sparse tensor"));
         };
         let first = writer.num_rows();
         let pushed = for_each_row(chunk, columns, first, &mut |columns, values| {
@@ -166,20 +167,23 @@ fn for_each_row(
     if values.is_some_and(|values| values.len() != ids.len())
         || indptr.last().map_or(Some(0), |last| last.checked_sub(start)) != Some(ids.len() as i64)
     {
-        return bad(first_row, "indptr, columns and values do not fit each other".into());
+        return bad(first_row, "the lengths of indptr, columns and values do not match".into());
     }
     let mut entries: Vec<(u32, f32)> = Vec::new();
     let (mut columns, mut summed) = (Vec::new(), Vec::new());
     for (row, range) in (first_row..).zip(indptr.windows(2)) {
         let end = start.saturating_add(ids.len() as i64);
         if range[0] < start || range[1] < range[0] || end < range[1] {
-            return bad(row, "indptr falls, or goes past the end".into());
+            return bad(row, "indptr decreases, or exceeds the number of entries".into());
         }
         entries.clear();
         for at in (range[0] - start) as usize..(range[1] - start) as usize {
             let column = ids.at(at);
             if !(0..i128::from(num_columns)).contains(&column) {
-                return bad(row, format!("column {column}, but rows are {num_columns} wide"));
+                return bad(
+                    row,
+                    format!("column {column} is not below the {num_columns} columns of a row"),
+                );
             }
             entries.push((column as u32, values.map_or(1.0, |values| values[at])));
         }

@@ -108,10 +108,10 @@ struct Narrow {
 
 impl Importer {
     /// Begins a tensor of a node or edge type: rows of `shape` elements, row `i` for node or edge
-    /// id `i`. `mask_width` is remembered for masks that were turned into splits.
+    /// id `i`. `mask_width` is stored for masks that were converted to splits.
     ///
     /// # Errors
-    /// [`ImportError::Store`] for a name that is taken or a row that is too wide.
+    /// [`ImportError::Store`] for a name that is in use or a row that is too wide.
     pub fn begin_tensor(
         &mut self,
         owner: Owner,
@@ -131,8 +131,8 @@ impl Importer {
         )))
     }
 
-    /// Begins a tensor of one i64 for each node or edge that stands for a class: 0 for the first of
-    /// `class_names`, and so on; -1 for none. The store keeps the names.
+    /// Begins a tensor of classes, one i64 for each node or edge: an index into `class_names`, or
+    /// -1 for none. The store keeps the names.
     ///
     /// # Errors
     /// As [`Importer::begin_tensor`].
@@ -151,8 +151,8 @@ impl Importer {
         Ok(self.open_tensor(OpenTensor::new(owner, spec, writer, row_bytes)))
     }
 
-    /// Begins a tensor whose rows come as f32 and are stored as `stored`: f16, bf16, f32, or i8
-    /// with a scale for each column. For i8 all rows come twice: first to
+    /// Begins a tensor whose rows are pushed as f32 and stored as `stored`: f16, bf16, f32, or i8
+    /// with a scale for each column. For i8, pass all rows twice: first to
     /// [`Importer::measure_rows`], which finds the scales, then to [`Importer::push_rows`].
     ///
     /// # Errors
@@ -187,23 +187,27 @@ impl Importer {
     /// The first pass over the rows of an i8 tensor: finds the largest magnitude of each column.
     ///
     /// # Errors
-    /// [`ImportError::Spec`] for a NaN or an infinity, bytes that are no whole rows, or a tensor
-    /// that needs no first pass.
+    /// [`ImportError::Spec`] for a NaN or an infinity, an incomplete row, or a tensor that needs no
+    /// first pass.
     pub fn measure_rows(&mut self, tensor: TensorId, rows: &[u8]) -> Result<(), ImportError> {
         let open = self.tensor(tensor, rows)?;
         let range = open.narrow.as_mut().and_then(|narrow| narrow.range.as_mut());
         let range = range.filter(|_| open.writer.is_none());
         let spec = &open.spec;
-        let range = range.ok_or_else(|| wrong(spec, "its rows are not measured now"))?;
+        let range =
+            range.ok_or_else(|| wrong(spec, "it does not need measured rows, or has them"))?;
         range.add_rows(rows).map_err(|misfit| {
-            wrong(spec, &format!("{misfit}, which int8 cannot hold; use f16 or bf16, or clean it"))
+            wrong(
+                spec,
+                &format!("{misfit}, which int8 cannot represent; use f16 or bf16, or clean it"),
+            )
         })
     }
 
-    /// Appends whole rows, little-endian, one after the other.
+    /// Appends consecutive rows, little-endian.
     ///
     /// # Errors
-    /// [`ImportError::Spec`] for bytes that are no whole rows and values that do not fit,
+    /// [`ImportError::Spec`] for an incomplete row or a value that does not fit,
     /// [`ImportError::DiskFull`], [`ImportError::Store`].
     pub fn push_rows(&mut self, tensor: TensorId, rows: &[u8]) -> Result<(), ImportError> {
         self.tensor(tensor, rows)?;
@@ -218,7 +222,7 @@ impl Importer {
             encoded.clear();
             encoder.encode_rows(rows, encoded).map_err(|mut misfit| {
                 misfit.row += first;
-                wrong(&open.spec, &format!("{misfit}, which its dtype cannot hold; use f32"))
+                wrong(&open.spec, &format!("{misfit}, which its dtype cannot represent; use f32"))
             })?;
             stored = encoded;
         }
@@ -287,8 +291,7 @@ impl Importer {
         if let Owner::Edge(id) = owner {
             let index = self.edge_index(id)?;
             if !self.edge_types[index].spec.edge_ids {
-                let what = "rows of edge tensors are found by edge ids: declare the edge type with \
-                            edge_ids";
+                let what = "an edge tensor needs edge ids: declare the edge type with edge_ids";
                 return Err(wrong(spec, what));
             }
         }
@@ -309,11 +312,12 @@ impl Importer {
         rows: &[u8],
     ) -> Result<&mut OpenTensor, ImportError> {
         self.check_sound()?;
-        let unknown = || ImportError::spec(format!("there is no tensor {}", tensor.0));
+        let unknown = || ImportError::spec(format!("tensor {} does not exist", tensor.0));
         let open = self.tensors.open.get_mut(tensor.0).ok_or_else(unknown)?;
         let (bytes, row_bytes) = (rows.len() as u64, open.row_bytes);
         if row_bytes == 0 || !bytes.is_multiple_of(row_bytes) {
-            let what = format!("{bytes} bytes are no whole rows of {row_bytes} bytes");
+            let what =
+                format!("{bytes} bytes is not a multiple of the row size, {row_bytes} bytes");
             return Err(wrong(&open.spec, &what));
         }
         Ok(open)

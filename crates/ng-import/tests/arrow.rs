@@ -151,14 +151,14 @@ fn what_cannot_be_stored_is_refused_with_its_place() {
     let bits = arrow_stream(&[vec![("g", Column::Bool(vec![true; LIMIT + 8]))]]);
     assert!(matches!(refused(&bits), ArrowError::TooLarge { batch: 0, .. }));
     let twice = arrow_stream(&[vec![("h", column()), ("h", column())]]);
-    assert!(refused(&twice).to_string().contains("two columns have one name"));
-    assert!(refused(b"ARROW1\0\0").to_string().contains("a file, not a stream"));
-    assert!(refused(b"\x10\0\0\0").to_string().contains("no mark"));
+    assert!(refused(&twice).to_string().contains("two columns have the same name"));
+    assert!(refused(b"ARROW1\0\0").to_string().contains("not the stream format"));
+    assert!(refused(b"\x10\0\0\0").to_string().contains("no continuation marker"));
     let endless = ArrowOddities { endless: true, ..ArrowOddities::default() };
     let endless = arrow_stream_with(&[vec![("i", column())]], endless);
     assert!(read(std::iter::once(endless.as_slice())).unwrap()[2].ends_with("false"));
     let again = [endless.as_slice(), &endless].concat();
-    assert!(refused(&again).to_string().contains("before the last one ended"));
+    assert!(refused(&again).to_string().contains("before the previous one ended"));
 }
 
 /// Bytes that are changed, cut, doubled and mixed: an error or other numbers, and nothing else.

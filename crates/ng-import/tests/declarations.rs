@@ -22,7 +22,7 @@ fn edge_types_that_make_no_sense_are_refused() {
     let mut import = importer(directory.path());
     let between = EdgeTypeSpec::between;
     let cases = [
-        (between("a", "r", "missing"), "no node type \"missing\""),
+        (between("a", "r", "missing"), "node type \"missing\" is not declared"),
         (EdgeTypeSpec { undirected: true, ..between("a", "r", "b") }, "cannot be undirected"),
         (
             EdgeTypeSpec { self_loops: SelfLoops::Add, ..between("a", "r", "b") },
@@ -32,7 +32,7 @@ fn edge_types_that_make_no_sense_are_refused() {
             EdgeTypeSpec { self_loops: SelfLoops::Add, time: true, ..between("a", "r", "a") },
             "would have no time",
         ),
-        (between("a", "r", "named"), "named by strings"),
+        (between("a", "r", "named"), "have string ids"),
     ];
     for (spec, expected) in cases {
         let error = import.edge_type(spec).unwrap_err().to_string();
@@ -59,9 +59,9 @@ fn columns_must_fit_the_edge_type() {
         assert!(matches!(error, ImportError::Spec(_)));
         assert!(error.to_string().contains(expected), "{error}");
     };
-    check(plain, Some(one), None, None, "edge ids were given, but not declared");
-    check(plain, None, Some(&[1][..]), None, "times were given, but not declared");
-    check(weighted, None, None, None, "weights were declared, but not given");
+    check(plain, Some(one), None, None, "edge ids are given but not declared");
+    check(plain, None, Some(&[1][..]), None, "times are given but not declared");
+    check(weighted, None, None, None, "weights are declared but not given");
     check(weighted, None, None, Some(&[1.0, 2.0][..]), "2 weights for 1 sources");
     import.push_edges(weighted, one, one, Some(one), None, Some(&[1.0])).unwrap();
     let error = import.push_edges(weighted, one, one, None, None, Some(&[1.0])).unwrap_err();
@@ -99,7 +99,7 @@ fn tensors_must_have_a_row_for_every_node() {
     let owner = Owner::Node(ng_types::NodeTypeId(0));
     let x = import.begin_tensor(owner, "x", Dtype::F32, &[2], None).unwrap();
     let error = import.push_rows(x, &[0; 12]).unwrap_err().to_string();
-    assert!(error.contains("no whole rows of 8 bytes"), "{error}");
+    assert!(error.contains("not a multiple of the row size, 8 bytes"), "{error}");
     import.push_rows(x, &[0; 32]).unwrap();
     let error = import.finish(&mut |_| true).unwrap_err().to_string();
     assert!(error.contains("4 rows, expected 5") || error.contains("expected"), "{error}");
@@ -121,7 +121,7 @@ fn places_and_budgets_that_do_not_work_are_refused() {
     std::fs::write(place.join("mine.txt"), "precious").unwrap();
     let overwrite = ImportOptions { overwrite: true, ..ImportOptions::default() };
     let error = Importer::new(&place, overwrite.clone()).err().unwrap();
-    assert!(error.to_string().contains("no store"), "{error}");
+    assert!(error.to_string().contains("not a store"), "{error}");
     assert!(place.join("mine.txt").exists());
     let options = ImportOptions { page_bytes: 5000, ..ImportOptions::default() };
     assert!(Importer::new(&directory.path().join("b.ng"), options).is_err());

@@ -156,6 +156,6 @@ fn keys_that_occur_twice_and_names_without_a_key_are_errors() {
     import.push_string_edges(edges, &["a"], &["b"], None, None).unwrap();
     import.push_string_edges(edges, &["zoe"], &["b"], None, None).unwrap();
     let error = import.push_keys(ng_types::NodeTypeId(0), &["c"]).unwrap_err().to_string();
-    assert!(error.contains("keys of nodes come before edges"), "{error}");
+    assert!(error.contains("keys of nodes must be pushed before edges"), "{error}");
     assert!((1..4).all(|case| !path(case).exists()));
 }

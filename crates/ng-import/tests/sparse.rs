@@ -82,11 +82,11 @@ fn rows_come_with_their_zeros_or_as_csr_in_any_order_and_are_the_same() {
         .unwrap();
     import.push_csr_rows(given, csr(&[7, 9, 10], &[3, 0, 2], Some(&[4.0, f32::NAN, 1.0]))).unwrap();
     for (chunk, expected) in [
-        (csr(&[0, 1], &[4], None), "row 4: column 4, but rows are 4 wide"),
+        (csr(&[0, 1], &[4], None), "row 4: column 4 is not below the 4 columns of a row"),
         (csr(&[0, 1], &[-1], None), "row 4: column -1"),
-        (csr(&[0, 2, 1], &[1], None), "row 4: indptr falls"),
-        (csr(&[0, 2, 0, 1], &[1], None), "row 4: indptr falls"),
-        (csr(&[0, 1], &[1], Some(&[1.0, 2.0])), "do not fit each other"),
+        (csr(&[0, 2, 1], &[1], None), "row 4: indptr decreases"),
+        (csr(&[0, 2, 0, 1], &[1], None), "row 4: indptr decreases"),
+        (csr(&[0, 1], &[1], Some(&[1.0, 2.0])), "do not match"),
     ] {
         let mut probe = SparseProbe::new(4);
         let error = probe.add_csr(chunk).unwrap_err().to_string();

@@ -118,14 +118,14 @@ fn every_defect_is_named_with_its_line() {
     says(
         "1 2\n3\n",
         &plain,
-        "FILE, line 2: 1 columns, where the first line of data has 2; the line is \"3\"",
+        "FILE, line 2: 1 columns, but the first line of data has 2; the line is \"3\"",
     );
     says("1 2\n3 4 5\n", &plain, "line 2: 3 columns");
     says("# c\n\n1,2\n3,\n", &plain, "line 4: an id is missing; the line is \"3,\"");
     says("1\n", &plain, "line 1: column 1 is needed, but the line has 1 columns");
     says("1 -2\n", &plain, "line 1: id \"-2\" is negative");
-    says("1 2.5\n", &plain, "line 1: an id must be a whole number, not \"2.5\"");
-    says("1 1e3\n", &plain, "an id must be a whole number, not \"1e3\"");
+    says("1 2.5\n", &plain, "line 1: id \"2.5\" is not a whole number");
+    says("1 1e3\n", &plain, "id \"1e3\" is not a whole number");
     says("id1,id2\n1,2\n", &plain, "line 1: \"id1\" is not a number");
     says("1 2\n1 10\n", &plain, "line 2: destination 10 is not below num_nodes = 10");
     says("10 1\n", &plain, "line 1: source 10 is not below num_nodes = 10");
@@ -138,7 +138,7 @@ fn every_defect_is_named_with_its_line() {
         source_column: Column::Name("from".to_owned()),
         ..TextOptions::default()
     };
-    says("a,b\n1,2\n", &named, "line 1: there is no column named \"from\"");
+    says("a,b\n1,2\n", &named, "line 1: the header has no column \"from\"");
     let long = format!("1 2\n1 {}\n", "x".repeat(500));
     says(&long, &plain, "xxx...\"");
 }
@@ -163,7 +163,7 @@ fn compressed_files_are_recognised_and_cut_ones_refused() {
     let found = import(&twice, &TextOptions::default()).unwrap();
     assert_eq!(found.len(), 4);
     let cut = import(&member[..member.len() - 5], &TextOptions::default()).unwrap_err();
-    assert!(cut.contains("cut off"), "{cut}");
+    assert!(cut.contains("truncated"), "{cut}");
     let mut flipped = member;
     flipped[14] ^= 0xFF;
     assert!(import(&flipped, &TextOptions::default()).is_err());

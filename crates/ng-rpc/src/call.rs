@@ -9,10 +9,10 @@ use tonic_prost::ProstCodec;
 
 use crate::connect::{Channel, MESSAGE_BYTES_MAX, with_causes};
 
-/// One message there, one back. `path` is `/PACKAGE.SERVICE/METHOD`.
+/// Calls a method with one request and one answer. `path` is `/PACKAGE.SERVICE/METHOD`.
 ///
 /// # Errors
-/// What the server says, or that it cannot be reached.
+/// The status of the server, or `Unavailable` if it cannot be reached.
 pub async fn unary<Q, A>(
     channel: &Channel,
     path: &'static str,
@@ -29,7 +29,7 @@ where
     Ok(answer.into_inner())
 }
 
-/// One message there, a stream back.
+/// Calls a method with one request and a stream of answers.
 ///
 /// # Errors
 /// As [`unary`].
@@ -48,7 +48,7 @@ where
     Ok(grpc.server_streaming(request, path, codec).await.map_err(told)?.into_inner())
 }
 
-/// A stream there, one message back.
+/// Calls a method with a stream of requests and one answer.
 ///
 /// # Errors
 /// As [`unary`].
@@ -82,7 +82,7 @@ async fn ready(channel: &Channel) -> Result<Grpc<Channel>, Status> {
 fn told(status: Status) -> Status {
     match (status.code(), std::error::Error::source(&status)) {
         (Code::Unavailable | Code::Unknown | Code::Cancelled, Some(cause)) => {
-            Status::unavailable(format!("the server cannot be reached: {}", with_causes(cause)))
+            Status::unavailable(format!("cannot reach the server: {}", with_causes(cause)))
         }
         _ => status,
     }

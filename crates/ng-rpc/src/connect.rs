@@ -1,4 +1,4 @@
-//! How a client reaches a server: `HOST:PORT`, `unix:PATH`, or `shm:PATH`.
+//! Channels to a server at `HOST:PORT`, `unix:PATH` or `shm:PATH`.
 
 use std::path::Path;
 use std::pin::Pin;
@@ -14,7 +14,7 @@ use tower::{BoxError, Service, service_fn};
 use crate::local::LocalStream;
 use crate::ring::{RingChannel, RingOptions};
 
-/// Bytes of a message that a client takes; a server limits what it sends by itself.
+/// The largest message that a client accepts. A server has its own limit for what it sends.
 pub const MESSAGE_BYTES_MAX: usize = 1 << 30;
 /// What is in flight of one answer before the reader takes it: large tensors come in one go.
 pub(crate) const WINDOW_BYTES: u32 = 4 << 20;
@@ -22,43 +22,45 @@ pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A silent connection is asked this often whether it still lives, while calls wait on it.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
 
-/// What precedes the path of a Unix socket.
+/// The prefix of a Unix socket's path.
 pub const UNIX: &str = "unix:";
-/// What precedes the path where a server gives out rings in shared memory.
+/// The prefix of the path at which a server sets up rings in shared memory.
 pub const SHM: &str = "shm:";
 
-/// Why there is no channel to a server.
+/// Why a channel to a server cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum BadAddress {
-    /// The address is not one.
-    #[error("{address:?} is not the address of a server: HOST:PORT, unix:PATH and shm:PATH are")]
+    /// The address is not valid.
+    #[error(
+        "{address:?} is not the address of a server: expected HOST:PORT, unix:PATH or shm:PATH"
+    )]
     Address {
-        /// What was given.
+        /// The given address.
         address: String,
     },
     /// The certificates cannot be used.
-    #[error("no TLS connection to {address:?} can be made: {message}")]
+    #[error("cannot make a TLS connection to {address:?}: {message}")]
     Tls {
-        /// Of the server.
+        /// The address of the server.
         address: String,
         /// What is wrong.
         message: String,
     },
 }
 
-/// Certificates of a client, in PEM.
+/// The certificates of a client, as PEM.
 #[derive(Clone, Debug, Default)]
 pub struct Tls {
-    /// Who signs the certificate of the server.
+    /// The certificates of the CAs that sign the server's certificate.
     pub ca: Vec<u8>,
-    /// The certificate of the client and its key, if the server wants them.
+    /// The certificate of the client and its key, if the server requires them.
     pub identity: Option<(Vec<u8>, Vec<u8>)>,
-    /// The name in the server's certificate, where it is not that of the address.
+    /// The name in the server's certificate, if it differs from that of the address.
     pub server_name: Option<String>,
 }
 
-/// A channel to a server, over whichever transport its address names. It connects when it is first
-/// used and again when it is lost.
+/// A channel to a server, over the transport of its address. It connects when it is first used, and
+/// reconnects after the connection is lost.
 #[derive(Clone)]
 pub struct Channel(Way);
 
@@ -107,7 +109,7 @@ impl Service<Request<Body>> for Channel {
     }
 }
 
-/// A channel to the server at an address.
+/// Creates a channel to the server at an address.
 ///
 /// # Errors
 /// Every variant of [`BadAddress`].
@@ -115,8 +117,8 @@ pub fn channel(address: &str) -> Result<Channel, BadAddress> {
     channel_with(address, None, RingOptions::default())
 }
 
-/// The same; `tls` says how a server at `HOST:PORT` is trusted, and `rings` how rings in shared
-/// memory are used, if the address names some.
+/// Like [`channel`], with certificates for a server at `HOST:PORT`, and settings for rings in
+/// shared memory.
 ///
 /// # Errors
 /// Every variant of [`BadAddress`].

@@ -1,4 +1,4 @@
-//! One connection: its bytes, and how long it is waited for.
+//! One connection: its bytes and its timeouts.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -20,7 +20,7 @@ use crate::open::Slot;
 /// each of them takes its time.
 const TURN_BYTES: usize = 16 << 10;
 
-/// How long a connection is waited for.
+/// The timeouts of a connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Patience {
     /// Until its first bytes.
@@ -37,7 +37,7 @@ pub(crate) enum Io {
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-/// A connection that has passed the door.
+/// A connection that a [`crate::listen::Door`] has accepted.
 pub struct Connection {
     io: Io,
     peer: Peer,
@@ -53,7 +53,7 @@ pub struct Connection {
     _slot: Slot,
 }
 
-/// Who is at the other end of a connection, as requests know it.
+/// The other end of a connection, for requests.
 #[derive(Clone, Default)]
 pub struct Peer(Arc<Mutex<Answers>>);
 
@@ -64,7 +64,7 @@ struct Answers {
     next: u64,
 }
 
-/// An answer that a client has to read: until this is dropped.
+/// An answer that the client has not read yet. Dropping this marks it as read.
 pub struct Answering {
     peer: Peer,
     key: (Instant, u64),
@@ -75,7 +75,7 @@ impl Peer {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// There will be an answer to read.
+    /// Registers an answer that the client has to read.
     pub fn answer(&self) -> Answering {
         let mut answers = self.lock();
         answers.next += 1;
@@ -114,7 +114,7 @@ impl Connection {
         }
     }
 
-    /// Who is at its other end.
+    /// The other end of the connection.
     pub fn peer(&self) -> Peer {
         self.peer.clone()
     }
@@ -122,7 +122,7 @@ impl Connection {
     /// Why it is not waited for any longer.
     fn is_lost(&self, now: Instant) -> Option<&'static str> {
         if now >= self.last() + self.allowed() {
-            return Some("no bytes came");
+            return Some("no bytes arrived");
         }
         self.peer.is_unread(self.patience.reading).then_some("an answer was not read")
     }

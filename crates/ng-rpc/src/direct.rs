@@ -1,10 +1,10 @@
 //! [`Direct`]: calls over a plain HTTP/2 connection, on the one thread that polls them.
 //!
-//! A channel has queues, tasks and locks, so that any thread may call. A load generator has one
-//! thread for all of its calls, and has to stay small beside what it measures. What must not live
-//! here: certificates, rings, what is tried again. The invariants: a call gives an answer or an
-//! error; a connection that is lost is made again by the next call; a call that is dropped before
-//! the server takes one more is never sent.
+//! A channel has queues, tasks and locks, so that any thread may call. A load generator makes all
+//! calls on one thread, and must not use much processor time itself. What must not live here:
+//! certificates, rings, retries. The invariants: a call returns an answer or an error; after a
+//! connection is lost, the next call reconnects; a call that is dropped while it waits for capacity
+//! is never sent.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -78,15 +78,15 @@ impl fmt::Debug for Direct {
     }
 }
 
-/// The head of all calls of a method.
+/// The headers of all calls of a method.
 #[derive(Clone, Debug)]
 pub struct Head(Request<()>);
 
 impl Head {
-    /// A head for the method at `path`. Each call says that it waits for `timeout`.
+    /// The headers for the method at `path`, with `timeout` for each call.
     ///
     /// # Errors
-    /// The address or the token hold what no header may hold.
+    /// The address or the token has characters that are not valid in a header.
     pub fn new(
         address: &str,
         path: &'static str,
@@ -112,7 +112,7 @@ impl Head {
     }
 }
 
-/// A message as it stands in a call.
+/// A message with its frame, as a call sends it.
 pub fn framed(message: &impl Message) -> Bytes {
     let length = message.encoded_len();
     let mut bytes = Vec::with_capacity(PREFIX + length);
@@ -123,16 +123,17 @@ pub fn framed(message: &impl Message) -> Bytes {
 }
 
 impl Direct {
-    /// A connection that is made within a `LocalSet` when it is first used.
+    /// A connection that is opened on first use, within a `LocalSet`.
     pub fn new(address: &str) -> Self {
         let (live, connecting) = (RefCell::default(), Mutex::default());
         Self { address: address.to_owned(), live, connecting }
     }
 
-    /// One message there, which is framed already, one back.
+    /// Sends one framed message and returns the answer.
     ///
     /// # Errors
-    /// What the server says, that it cannot be reached, or that what came is not an answer.
+    /// The status of the server, `Unavailable` if it cannot be reached, or `Internal` if the answer
+    /// is not valid.
     pub async fn unary<A: Message + Default>(
         &self,
         head: &Head,
@@ -143,7 +144,10 @@ impl Direct {
         body.send_data(message, true).map_err(lost)?;
         let (head, mut body) = answer.await.map_err(lost)?.into_parts();
         if head.status != StatusCode::OK {
-            return Err(Status::unavailable(format!("the server answers {}", head.status)));
+            return Err(Status::unavailable(format!(
+                "the server answered with HTTP {}",
+                head.status
+            )));
         }
         // An error may come without a body.
         if let Some(status) = Status::from_header_map(&head.headers)
@@ -194,7 +198,7 @@ impl Direct {
             return Ok(live);
         }
         let made = timeout(CONNECT_TIMEOUT, self.connected()).await;
-        let late = || io::Error::new(io::ErrorKind::TimedOut, "it does not connect in time");
+        let late = || io::Error::new(io::ErrorKind::TimedOut, "the connection timed out");
         let made = made.unwrap_or_else(|_| Err(late()));
         let made = made.map_err(|error| {
             Status::unavailable(format!("the server cannot be reached: {error}"))
@@ -241,7 +245,7 @@ fn lost(error: h2::Error) -> Status {
 }
 
 fn decoded<A: Message + Default>(mut bytes: Bytes) -> Result<A, Status> {
-    let wrong = || Status::internal("the server did not answer with one whole message");
+    let wrong = || Status::internal("the server did not answer with one complete message");
     let head: [u8; PREFIX] =
         bytes.get(..PREFIX).and_then(|b| b.try_into().ok()).ok_or_else(wrong)?;
     let [0, length @ ..] = head else { return Err(wrong()) };

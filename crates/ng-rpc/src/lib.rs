@@ -1,8 +1,8 @@
 //! The interface of the server: messages, services, transports, and errors that say what to do.
 //!
-//! What lives here: what `proto/` compiles to, how a server listens and a client connects, and how
-//! errors become a status with details. This crate alone names the RPC library. What must not live
-//! here: what a request means. The invariant: the services are the same on each transport.
+//! What lives here: the code generated from `proto/`, listening and connecting, and the conversion
+//! of errors to a status with details. Only this crate depends on the RPC library. What must not
+//! live here: the meaning of requests. The invariant: the services are the same on each transport.
 
 #![forbid(unsafe_code)]
 
@@ -34,7 +34,7 @@ pub mod open_inference {
     tonic::include_proto!("inference");
 }
 
-/// What a streaming call answers.
+/// The answer of a streaming call.
 pub type Stream<T> = tonic::codegen::BoxStream<T>;
 
 /// Health checks, as probes ask for them.
@@ -46,11 +46,11 @@ pub mod health {
 /// Descriptors of all services, encoded.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
 
-/// The paths of all methods that a server has, such as `/neargraph.v1.InferenceService/Run`: those
-/// of the interface, of health and of reflection.
+/// The paths of all methods of a server, such as `/neargraph.v1.InferenceService/Run`, including
+/// those of health and reflection.
 ///
 /// # Errors
-/// The descriptors of this build are broken.
+/// The descriptors of this build are damaged.
 pub fn methods() -> Result<Vec<String>, prost::DecodeError> {
     use prost::Message;
     let health = tonic_health::pb::FILE_DESCRIPTOR_SET;
@@ -68,8 +68,8 @@ pub fn methods() -> Result<Vec<String>, prost::DecodeError> {
     Ok(found)
 }
 
-/// The names of all services, such as `neargraph.v1.InferenceService`, and `""` for the server as
-/// a whole: what health is asked about.
+/// The service names for health checks, such as `neargraph.v1.InferenceService`, and `""` for the
+/// server as a whole.
 pub fn services() -> Vec<String> {
     let methods = methods().unwrap_or_default();
     let names = methods.iter().filter_map(|path| path.split('/').nth(1));
@@ -78,10 +78,10 @@ pub fn services() -> Vec<String> {
     all
 }
 
-/// The reflection service, which tells clients what there is.
+/// The reflection service, which describes all services to clients.
 ///
 /// # Errors
-/// The descriptors of this build are broken.
+/// The descriptors of this build are damaged.
 pub fn reflection() -> Result<
     tonic_reflection::server::v1::ServerReflectionServer<
         impl tonic_reflection::server::v1::ServerReflection,
@@ -91,7 +91,7 @@ pub fn reflection() -> Result<
     described().build_v1()
 }
 
-/// The same under the name that it had before, by which some clients still ask.
+/// The reflection service under its earlier name, which some clients still use.
 ///
 /// # Errors
 /// As [`reflection`].

@@ -1,7 +1,7 @@
-//! Where a server listens, and which connections it takes.
+//! Listening, and accepting connections.
 //!
-//! What must not live here: what requests mean, who may make them. The invariant: a connection that
-//! does nothing, or does not read what it asked for, is closed; the number of connections is
+//! What must not live here: the meaning of requests, and the rights of callers. The invariant: a
+//! connection that is idle or does not read its answers is closed; the number of connections is
 //! bounded.
 
 use std::io;
@@ -38,61 +38,61 @@ const TAKEN_BACK: usize = 4;
 /// How long nothing is accepted after the system had no descriptor for a connection.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Bounds on connections.
+/// Limits of connections.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Connections of all sockets that share a [`Door`]; half of them for one origin at most.
+    /// The most connections of all sockets that share a [`Door`]. One origin may have half of them.
     pub connections: usize,
-    /// Requests of a connection at a time.
+    /// The most requests of a connection at a time.
     pub streams: u32,
-    /// Bytes of all headers of a request.
+    /// The most bytes of all headers of a request.
     pub header_bytes: u32,
-    /// How long TLS and the first bytes may take.
+    /// The longest time for the TLS handshake and the first bytes.
     pub handshake: Duration,
-    /// After how long without a byte it is closed.
+    /// The time without a byte after which a connection is closed.
     pub silence: Duration,
-    /// How often it is asked whether it lives.
+    /// The interval of pings.
     pub ping: Duration,
-    /// How long the reading of an answer may take.
+    /// The longest time in which a client must read an answer.
     pub reading: Duration,
 }
 
-/// What connections have to pass: it can be changed while they come.
+/// The checks for new connections. They can be changed at any time.
 pub struct Door {
-    /// With which certificates; plain if there are none.
+    /// The certificates; connections are not encrypted without them.
     pub tls: Option<Arc<Tls>>,
-    /// Bounds on connections from now on.
+    /// The limits of new connections.
     pub bounds: Box<dyn Fn() -> Bounds + Send + Sync>,
-    /// Is told of each that is not taken, and why.
+    /// Called for each rejected connection, with the reason.
     pub refused: Box<dyn Fn(&'static str) + Send + Sync>,
-    /// Connections that are open.
+    /// The open connections.
     pub open: Arc<Open>,
 }
 
-/// A socket that is bound, and not served yet.
+/// A socket that is bound but not served yet.
 pub enum Bound {
     /// TCP.
     Tcp(TcpListener),
-    /// A Unix socket, which is removed at the end.
+    /// A Unix socket, whose file is removed at the end.
     Unix(UnixListener, SocketFile),
     /// Rings in shared memory.
     Ring(Ring),
 }
 
 impl Bound {
-    /// Binds TCP.
+    /// Binds a TCP socket.
     ///
     /// # Errors
-    /// The address is taken, or is not of this machine.
+    /// The address is in use, or is not an address of this machine.
     pub async fn tcp(address: SocketAddr) -> io::Result<Self> {
         Ok(Self::Tcp(TcpListener::bind(address).await?))
     }
 
-    /// Binds a Unix socket that this user alone may connect to. What a dead server left there is
+    /// Binds a Unix socket to which only this user can connect. A socket that a dead server left is
     /// replaced.
     ///
     /// # Errors
-    /// A server lives there, something else is there, or its folder cannot be written.
+    /// A server listens there, another kind of file exists, or the folder is not writable.
     pub fn unix(path: &Path) -> io::Result<Self> {
         let named = |error: SocketError| match error {
             SocketError::Io { source, .. } => source,
@@ -105,7 +105,7 @@ impl Bound {
         Ok(Self::Unix(UnixListener::from_std(listener)?, file))
     }
 
-    /// Gives out rings in shared memory at a path.
+    /// Sets up rings in shared memory for clients that connect at a path.
     ///
     /// # Errors
     /// As [`Bound::unix`].
@@ -121,7 +121,7 @@ impl Bound {
         }
     }
 
-    /// Serves until `end` is over and requests under way have been answered.
+    /// Serves until `end` resolves and requests in flight have been answered.
     ///
     /// # Errors
     /// The socket failed.
@@ -148,7 +148,7 @@ impl Bound {
         Ok(router.serve_with_incoming_shutdown(incoming, end).await?)
     }
 
-    /// Connections that have passed the door, until the receiver is dropped.
+    /// Accepts connections until the receiver is dropped.
     pub fn connections(self, door: Arc<Door>) -> mpsc::Receiver<io::Result<Connection>> {
         let (give, taken) = mpsc::channel(WAITING);
         tokio::spawn(accept(self, door, give));

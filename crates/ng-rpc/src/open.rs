@@ -1,7 +1,7 @@
-//! [`Open`]: how many connections are open, and from where.
+//! [`Open`]: counts open connections by origin.
 //!
-//! What must not live here: what connections do. The invariant: one origin has half of the
-//! connections at most, so that others come through.
+//! What must not live here: the work of connections. The invariant: one origin has at most half of
+//! the connections, so that others can connect.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -14,25 +14,25 @@ const PART: usize = 2;
 /// a program on this machine.
 type Origin = Option<IpAddr>;
 
-/// Connections that are open.
+/// The open connections.
 #[derive(Debug, Default)]
 pub struct Open(Mutex<HashMap<Origin, usize>>);
 
 impl Open {
-    /// How many there are.
+    /// The number of open connections.
     pub fn count(&self) -> usize {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).values().sum()
     }
 }
 
-/// One of the connections that may be open.
+/// A place for one open connection, until it is dropped.
 pub(crate) struct Slot {
     open: Arc<Open>,
     origin: Origin,
 }
 
 impl Slot {
-    /// One of `max`, if there is one left for this origin.
+    /// Takes one of `max` places, if one is free for this origin.
     pub fn take(open: &Arc<Open>, max: usize, address: Option<IpAddr>) -> Option<Self> {
         let origin = address.map(network);
         let mut all = open.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -45,7 +45,7 @@ impl Slot {
         Some(Self { open: Arc::clone(open), origin })
     }
 
-    /// That of a ring, of which there are fewer than connections.
+    /// Takes a place for a ring, which has a limit of its own.
     pub fn of_ring(open: &Arc<Open>) -> Self {
         *open.0.lock().unwrap_or_else(PoisonError::into_inner).entry(None).or_default() += 1;
         Self { open: Arc::clone(open), origin: None }

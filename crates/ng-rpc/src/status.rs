@@ -1,4 +1,4 @@
-//! Errors on the wire: a code, a message, and details that say which field is wrong and what to do.
+//! Errors on the wire: a code, a message, and details with the field and the remedy.
 
 use std::time::Duration;
 
@@ -8,23 +8,23 @@ use tonic_types::{ErrorDetails, StatusExt};
 
 use crate::connect::with_causes;
 
-/// Who says the reasons in the details.
+/// The domain of the reasons in the details.
 const DOMAIN: &str = "neargraph";
 
-/// What is wrong with a request, and what to do about it.
+/// An error of a request, with a remedy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// What class of problem it is.
+    /// The status code.
     pub code: Code,
-    /// One word for programs, such as `MODEL_NOT_FOUND`.
+    /// The reason as a word for programs, such as `MODEL_NOT_FOUND`.
     pub reason: String,
     /// What is wrong.
     pub message: String,
-    /// The field of the request, such as `targets.nodes.ids`; empty if it is none.
+    /// The field of the request, such as `targets.nodes.ids`; empty if no field is wrong.
     pub field: String,
-    /// What to do about it; empty if nothing helps.
+    /// What to do; empty if nothing helps.
     pub remedy: String,
-    /// When to try again.
+    /// The time after which a retry can succeed.
     pub retry_after: Option<Duration>,
 }
 
@@ -41,37 +41,37 @@ impl Problem {
         }
     }
 
-    /// An argument that is wrong.
+    /// An invalid argument.
     pub fn argument(field: &str, message: impl Into<String>) -> Self {
         Self::new(Code::InvalidArgument, "INVALID_ARGUMENT", message).at(field)
     }
 
-    /// Something that there is not.
+    /// Something that does not exist.
     pub fn missing(reason: &str, message: impl Into<String>) -> Self {
         Self::new(Code::NotFound, reason, message)
     }
 
-    /// The same, of a field.
+    /// Sets the field.
     pub fn at(mut self, field: &str) -> Self {
         field.clone_into(&mut self.field);
         self
     }
 
-    /// The same, with what to do about it.
+    /// Sets the remedy.
     pub fn remedy(mut self, remedy: impl Into<String>) -> Self {
         self.remedy = remedy.into();
         self
     }
 
-    /// The same, with a time after which it is worth trying again: from `after` to half as long
-    /// again, by chance, so that callers who were refused together do not come back together.
+    /// Sets the time after which a retry can succeed, at random from `after` to 1.5 times `after`,
+    /// so that callers that were rejected together do not retry together.
     pub fn retry_about(self, after: Duration) -> Self {
         use std::hash::{BuildHasher, RandomState};
         let chance = RandomState::new().hash_one(after) as f64 / u64::MAX as f64;
         self.retry_after(after.mul_f64(1.0 + chance / 2.0))
     }
 
-    /// The same, with the time after which it is worth trying again.
+    /// Sets the time after which a retry can succeed.
     pub fn retry_after(mut self, after: Duration) -> Self {
         self.retry_after = Some(after);
         self
@@ -100,7 +100,7 @@ impl From<Problem> for Status {
     }
 }
 
-/// What a server has said is wrong. The remedy stands beside the message, not in it.
+/// Converts the status of a server to a problem. The message does not contain the remedy.
 pub fn problem_told(status: &Status) -> Problem {
     let details = status.get_error_details();
     let info = details.error_info();
@@ -123,12 +123,12 @@ pub fn problem_told(status: &Status) -> Problem {
     }
 }
 
-/// After how long a request that was refused is worth trying again, if the server says so.
+/// The time after which a retry can succeed, if the server has set it.
 pub fn retry_after(status: &Status) -> Option<Duration> {
     status.get_error_details().retry_info().and_then(|retry| retry.retry_delay)
 }
 
-/// What an error of a layer below means to a client.
+/// Converts an error of a lower layer to a problem for a client.
 pub fn problem_of(error: &dyn Explain) -> Problem {
     let (kind, remedies) = error.explain();
     let (code, reason) = code_of(kind);
@@ -173,17 +173,17 @@ fn advice(remedy: &Remedy) -> Option<&'static str> {
     Some(match remedy {
         Remedy::RaiseMemory(_) => "give the server a larger memory budget",
         Remedy::FreeMemory => "leave the system more memory",
-        Remedy::SmallerBatches => "ask for less at once",
-        Remedy::DropBatches => "give back batches that are still held",
+        Remedy::SmallerBatches => "request less at once",
+        Remedy::DropBatches => "release batches that are still held",
         Remedy::MakeWritable => "make the folder writable",
         Remedy::Restore => "restore the graph from a backup",
-        Remedy::CloseOther | Remedy::WaitLonger => "try again when the other writer has ended",
+        Remedy::CloseOther | Remedy::WaitLonger => "try again after the other writer has ended",
         Remedy::KeepReverse => "import the graph again and keep the reverse of edge types",
         Remedy::KeepEdgeIds => "import the graph again and keep edge ids",
-        Remedy::ExportAgain => "export the model again, from what it was trained as",
-        Remedy::CopyModel => "copy the model's files again from where they are whole",
-        Remedy::TrainAgain => "train the model again: its weights are not numbers",
-        Remedy::Import => "register or make a graph of that name",
+        Remedy::ExportAgain => "export the trained model again",
+        Remedy::CopyModel => "copy the model's files again from a complete copy",
+        Remedy::TrainAgain => "train the model again, because its weights are not numbers",
+        Remedy::Import => "register or create a graph of that name",
         _ => return None,
     })
 }

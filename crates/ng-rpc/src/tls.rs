@@ -1,4 +1,4 @@
-//! Certificates of a server, which can be put in place of others while it serves.
+//! The certificates of a server, which can be replaced while it serves.
 
 use std::io;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -7,97 +7,116 @@ use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
-use tokio_rustls::rustls::{RootCertStore, ServerConfig};
+use tokio_rustls::rustls::{Error, RootCertStore, ServerConfig};
 
-/// Certificates that are wrong.
+/// The PEM files of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PemFile {
+    /// The certificate chain of the server.
+    Certificate,
+    /// The private key of the server.
+    Key,
+    /// The certificates of the CAs that sign those of clients.
+    ClientCa,
+}
+
+/// The content of a PEM file is not valid.
 #[derive(Debug, thiserror::Error)]
-#[error("{what}: {message}")]
+#[error("{message}")]
 pub struct BadCertificate {
-    /// Which of the files.
-    pub what: &'static str,
-    /// What is wrong.
+    /// The file.
+    pub file: PemFile,
+    /// What is wrong, and what to do.
     pub message: String,
 }
 
-/// What proves who a server is, and who its clients have to be. All of it is PEM.
+/// The certificates and the key of a server, as PEM.
 #[derive(Clone, Copy, Debug)]
 pub struct Pem<'a> {
-    /// The certificate, and those between it and the root.
+    /// The certificate of the server, followed by the intermediate ones.
     pub certificate: &'a [u8],
-    /// Its key.
+    /// The private key of the server.
     pub key: &'a [u8],
-    /// Who signs the certificates of clients; they need none unless given.
+    /// The certificates of the CAs that sign those of clients. `None`: clients need no certificate.
     pub client_ca: Option<&'a [u8]>,
 }
 
-/// Certificates of a server. Connections that are there keep those with which they were made.
+/// The certificates of a server. Open connections keep the certificates of their handshake.
 #[derive(Debug)]
 pub struct Tls(RwLock<Arc<ServerConfig>>);
 
 impl Tls {
-    /// Serves with certificates.
+    /// Parses and checks certificates.
     ///
     /// # Errors
-    /// They are not what they should be, or do not fit the key.
+    /// A file is not valid PEM, or the key does not match the certificate.
     pub fn new(pem: Pem<'_>) -> Result<Self, BadCertificate> {
         Ok(Self(RwLock::new(Arc::new(config_of(pem)?))))
     }
 
-    /// Serves new connections with other certificates.
+    /// Replaces the certificates for new connections.
     ///
     /// # Errors
-    /// As [`Tls::new`]; those of before stay in place then.
+    /// As [`Tls::new`]. The old certificates stay in use then.
     pub fn replace(&self, pem: Pem<'_>) -> Result<(), BadCertificate> {
         let config = Arc::new(config_of(pem)?);
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = config;
         Ok(())
     }
 
-    /// What the next handshake is made with.
+    /// The configuration for the next handshake.
     pub(crate) fn config(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 fn config_of(pem: Pem<'_>) -> Result<ServerConfig, BadCertificate> {
-    let bad =
-        |what, error: &dyn std::fmt::Display| BadCertificate { what, message: error.to_string() };
-    let certificates = certificates(pem.certificate, "certificate of the server")?;
-    let key = PrivateKeyDer::from_pem_slice(pem.key).map_err(|e| bad("key of the server", &e))?;
+    let bad = |file, message: String| BadCertificate { file, message };
+    let certificates = certificates(pem.certificate, PemFile::Certificate)?;
+    let key = PrivateKeyDer::from_pem_slice(pem.key).map_err(|error| {
+        let what = "the file has no readable private key";
+        bad(PemFile::Key, format!("{what} ({error}); give an unencrypted key in PEM format"))
+    })?;
     let provider = Arc::new(ring::default_provider());
     let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
         .with_safe_default_protocol_versions()
-        .map_err(|e| bad("TLS", &e))?;
+        .map_err(|error| bad(PemFile::Certificate, error.to_string()))?;
     let builder = match pem.client_ca {
         None => builder.with_no_client_auth(),
         Some(pem) => {
-            let what = "certificates of those who sign those of clients";
+            let unusable = |error: &dyn std::fmt::Display| {
+                let message = format!("a certificate is not usable as a CA of clients: {error}");
+                bad(PemFile::ClientCa, message)
+            };
             let mut roots = RootCertStore::empty();
-            for root in self::certificates(pem, what)? {
-                roots.add(root).map_err(|e| bad(what, &e))?;
+            for root in self::certificates(pem, PemFile::ClientCa)? {
+                roots.add(root).map_err(|error| unusable(&error))?;
             }
             let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
-            builder.with_client_cert_verifier(verifier.build().map_err(|e| bad(what, &e))?)
+            builder.with_client_cert_verifier(verifier.build().map_err(|e| unusable(&e))?)
         }
     };
     let made = builder.with_single_cert(certificates, key);
-    let mut config = made.map_err(|e| bad("certificate and key of the server", &e))?;
+    let mut config = made.map_err(|error| match error {
+        Error::InconsistentKeys(_) => {
+            let what = "the private key does not match the certificate";
+            bad(PemFile::Key, format!("{what}; give the key of the first certificate in the chain"))
+        }
+        other => bad(PemFile::Certificate, format!("the certificate is not usable: {other}")),
+    })?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(config)
 }
 
-fn certificates(
-    pem: &[u8],
-    what: &'static str,
-) -> Result<Vec<CertificateDer<'static>>, BadCertificate> {
+fn certificates(pem: &[u8], file: PemFile) -> Result<Vec<CertificateDer<'static>>, BadCertificate> {
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
-    match found {
-        Ok(found) if found.is_empty() => {
-            Err(BadCertificate { what, message: "there is none in the file".to_owned() })
-        }
-        Ok(found) => Ok(found),
-        Err(error) => Err(BadCertificate { what, message: error.to_string() }),
-    }
+    let cause = match found {
+        Ok(found) if !found.is_empty() => return Ok(found),
+        Ok(_) => String::new(),
+        Err(error) => format!(" ({error})"),
+    };
+    let message = format!("the file has no readable certificate{cause}; give it in PEM format");
+    Err(BadCertificate { file, message })
 }
 
 impl From<BadCertificate> for io::Error {

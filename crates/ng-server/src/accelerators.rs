@@ -1,9 +1,9 @@
-//! [`Accelerators`]: what computes all models, and how that is replaced while requests go on.
+//! [`Accelerators`]: the devices that compute all models, and their replacement during service.
 //!
-//! What must not live here: what a plug-in may do, which `ng-plugin-host` checks. The invariants:
-//! only files of one folder are loaded, by their SHA-256, after a trial in another process; a
-//! change that fails changes nothing; one that succeeds is durable, and made again at the next
-//! start; answers of the devices before are not given after it.
+//! What must not live here: checks of plug-ins, which `ng-plugin-host` does. The invariants: only
+//! files of one folder are loaded, by their SHA-256, after a trial in another process; a change
+//! that fails changes nothing; a change that succeeds is durable, and repeated at the next start;
+//! after it, no answer comes from the old devices.
 
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -20,10 +20,10 @@ use tokio::sync::Semaphore;
 use crate::catalogue::{Catalogue, KeptDevices, KeptPlugin, plugin_place};
 use crate::config::Config;
 
-/// When a change may be tried again that came while another one was made.
+/// The time after which a change can be retried that was rejected during another one.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// Why devices are not changed, as a problem of the caller.
+/// Why devices are not changed, as an error of the request.
 struct Refused(Problem);
 
 impl From<ProgramError> for Refused {
@@ -41,10 +41,10 @@ impl From<PluginError> for Refused {
 /// The devices of all models.
 pub struct Accelerators {
     program: Program,
-    /// What is told of it, whatever change is being tried.
+    /// The last published state, which is readable during a change.
     told: RwLock<Arc<v1::ListDevicesResponse>>,
     registered: Mutex<Vec<Registered>>,
-    /// One change comes after the other.
+    /// Serialises changes.
     turn: Semaphore,
 }
 
@@ -56,11 +56,11 @@ struct Registered {
 }
 
 impl Accelerators {
-    /// With the bundle of the settings in force, or with what was put in its place before. A
-    /// plug-in that cannot be loaded any more is left out, and that is said.
+    /// Starts with the recorded devices of the last run, or with the configured bundle. A plug-in
+    /// that can no longer be loaded is left out and reported.
     ///
     /// # Errors
-    /// There is no bundle as the settings say.
+    /// The configured bundle does not exist.
     pub fn open(config: &Config, kept: Option<&KeptDevices>) -> Result<Self, Problem> {
         let mut bundle = preset(&config.bundle)?;
         let mut registered = Vec::new();
@@ -71,7 +71,11 @@ impl Accelerators {
             }
             if bundle.name != config.bundle {
                 let (bundle, setting) = (&bundle.name, &config.bundle);
-                tracing::info!(bundle, setting, "the bundle is the one that was put in place last");
+                tracing::info!(
+                    bundle,
+                    setting,
+                    "using the last programmed bundle, not the setting"
+                );
             }
             for plugin in &kept.plugins {
                 let added = again(config, plugin)
@@ -79,7 +83,7 @@ impl Accelerators {
                 let problem = added.err().map(|problem| problem.message);
                 if let Some(problem) = &problem {
                     let file = &plugin.file;
-                    tracing::error!(file, "a plug-in that was registered is left out: {problem}");
+                    tracing::error!(file, "a registered plug-in is not loaded: {problem}");
                 }
                 registered.push(Registered { kept: plugin.clone(), problem });
             }
@@ -97,18 +101,17 @@ impl Accelerators {
         Compute::Devices(Arc::clone(self.program.devices()))
     }
 
-    /// Whether all kernels in force are the server's own, which never take longer than they have
-    /// to.
+    /// Whether all kernels are the server's own, whose time is bounded.
     pub fn are_own(&self) -> bool {
         self.told().devices.iter().all(|device| device.plugin.is_empty())
     }
 
-    /// What is in force, and what is not. It waits for no change.
+    /// The current devices, and the plug-ins that are left out. Does not wait for a change.
     pub fn told(&self) -> Arc<v1::ListDevicesResponse> {
         Arc::clone(&self.told.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// From now on what is in force is told.
+    /// Publishes the current devices.
     fn tell(&self) {
         let (devices, left_out) = (self.devices(), self.left_out());
         let bundle = self.program.bundle().name.clone();
@@ -148,7 +151,7 @@ impl Accelerators {
         let registered = self.registered();
         let left = registered.iter().filter_map(|one| {
             let problem = one.problem.as_ref()?;
-            Some(format!("plug-in {:?} is left out: {problem}", one.kept.file))
+            Some(format!("plug-in {:?} is not loaded: {problem}", one.kept.file))
         });
         left.collect()
     }
@@ -157,10 +160,10 @@ impl Accelerators {
         self.registered.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Replaces all devices by those of a bundle. May take a while.
+    /// Replaces all devices by those of a bundle. Can take seconds.
     ///
     /// # Errors
-    /// There is no such bundle, a model does not run on it, or it cannot be kept.
+    /// The bundle does not exist, a model does not run on it, or it cannot be recorded.
     pub fn program(&self, models: &Catalogue, bundle: &str) -> Result<Vec<v1::Device>, Problem> {
         let _turn = self.turn()?;
         models.check_writable()?;
@@ -168,10 +171,10 @@ impl Accelerators {
         self.swap(models, |_| Ok(bundle), Vec::new())
     }
 
-    /// Adds the devices of a plug-in. May take a while.
+    /// Adds the devices of a plug-in. Can take seconds.
     ///
     /// # Errors
-    /// Plug-ins are not served, this one is refused, or it cannot be kept.
+    /// Plug-ins are disabled, this one is rejected, or it cannot be recorded.
     pub fn add(
         &self,
         (config, models): (&Config, &Catalogue),
@@ -205,10 +208,10 @@ impl Accelerators {
 
     fn turn(&self) -> Result<tokio::sync::SemaphorePermit<'_>, Problem> {
         self.turn.try_acquire().map_err(|_| {
-            let message = "the devices are being changed by another request";
+            let message = "another request is changing the devices";
             Problem::new(Code::Aborted, "DEVICES_BUSY", message)
                 .retry_about(RETRY_AFTER)
-                .remedy("try again when it has ended")
+                .remedy("try again after it has ended")
         })
     }
 
@@ -232,7 +235,7 @@ impl Accelerators {
             // All models ran on it a moment ago.
             let back = self.program.swap(|_| Ok::<_, ProgramError>(Bundle::clone(&before)));
             if let Err(error) = back {
-                tracing::error!(%error, "devices that could not be kept stay until the next start");
+                tracing::error!(%error, "the devices are lost at the next start: not recorded");
             }
         }
         for model in models.models().into_iter().chain(models.sent_models()) {
@@ -255,9 +258,9 @@ impl Accelerators {
 
 fn preset(name: &str) -> Result<Bundle, Problem> {
     Bundle::preset(name).ok_or_else(|| {
-        Problem::missing("BUNDLE_NOT_FOUND", format!("there is no bundle {name:?}"))
+        Problem::missing("BUNDLE_NOT_FOUND", format!("bundle {name:?} does not exist"))
             .at("bundle")
-            .remedy(format!("there are {}", Bundle::PRESETS.join(", ")))
+            .remedy(format!("use one of {}", Bundle::PRESETS.join(", ")))
     })
 }
 
@@ -270,8 +273,8 @@ fn again(config: &Config, kept: &KeptPlugin) -> Result<Arc<Plugin>, Problem> {
         let problem = problem_of(&error);
         let PluginError::NotAllowed { path, sha256 } = error else { return problem };
         let message = format!(
-            "{} was changed since {:?} was registered: its SHA-256 is {sha256}, and not {}; \
-             register the plug-in again",
+            "{} has changed since {:?} was registered: its SHA-256 is {sha256}, not {}; register \
+             the plug-in again",
             path.display(),
             kept.file,
             kept.sha256
@@ -286,11 +289,11 @@ fn trial(config: &Config) -> Result<(&Path, Probe), Problem> {
         Problem::new(Code::FailedPrecondition, "PLUGINS_OFF", message).remedy(remedy)
     };
     let folder = config.plugins.as_ref().ok_or_else(|| {
-        let remedy = "the operator has to configure a folder for them";
-        off("this server loads no plug-ins", remedy)
+        let remedy = "set the folder of plug-ins (plugins) in the server's configuration";
+        off("this server does not load plug-ins", remedy)
     })?;
     let (program, arguments) = config.plugin_trial.split_first().ok_or_else(|| {
-        let remedy = "the operator has to configure the program that tries them";
+        let remedy = "set the program that tries them (plugin_trial) in the configuration";
         off("this server cannot try plug-ins", remedy)
     })?;
     let arguments = arguments.iter().map(Into::into).collect();
@@ -303,9 +306,9 @@ fn found(config: &Config, file: &str) -> Result<(PathBuf, Probe), Problem> {
     let mut parts = Path::new(file).components();
     let is_name = matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None));
     if !is_name || file.ends_with('/') {
-        let message = format!("{file:?} is not the name of a file");
+        let message = format!("{file:?} is not a file name");
         return Err(Problem::argument("file", message)
-            .remedy("name a file that lies in the plug-in folder itself"));
+            .remedy("give the name of a file in the plug-in folder, without a folder"));
     }
     Ok((folder.join(file), probe))
 }

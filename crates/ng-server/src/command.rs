@@ -7,18 +7,18 @@ use crate::config::{Config, ConfigError, Options};
 use crate::serve::{Ended, Serving, serve};
 use crate::telemetry::log::{self, Level};
 
-/// Everything went well.
+/// The server ended normally.
 const DONE: u8 = 0;
-/// Requests were not answered in time, or graphs were not closed.
+/// The server ended with unanswered requests, or with graphs that could not be closed.
 const INCOMPLETE: u8 = 1;
 /// The server could not start.
 const REFUSED: u8 = 2;
-/// A second signal ended it at once, as the system would have: 128 + SIGTERM.
+/// A second signal ended the server at once: 128 + SIGTERM, as the system would report.
 const AT_ONCE: u8 = 143;
 
-/// Runs a server until it is asked to end. `args` begin with the name of the program; the result is
-/// the exit code. `plugin_trial` is the program that tries plug-ins, unless the file names one.
-/// Takes SIGTERM, SIGINT and SIGHUP for the whole process.
+/// Runs a server until a signal ends it, and returns the exit code. `args` start with the name of
+/// the program. `plugin_trial` is the program that tries plug-ins, unless the configuration sets
+/// one. Handles SIGTERM, SIGINT and SIGHUP for the whole process.
 pub fn run_command<A: Into<std::ffi::OsString> + Clone>(
     args: impl IntoIterator<Item = A>,
     plugin_trial: Vec<String>,
@@ -91,7 +91,7 @@ fn run(options: &Options, plugin_trial: Vec<String>) -> Result<u8, String> {
             Asked::Reload => reload(&serving, read(), level.as_ref()),
         }
     }
-    tracing::info!("ending: requests under way are answered first");
+    tracing::info!("shutting down; requests in flight are answered first");
     // Another signal ends at once, whatever the end of the server waits for.
     let ended = std::thread::spawn(move || serving.end());
     let again = async { while !matches!(signals.next().await, Asked::End) {} };
@@ -107,33 +107,35 @@ fn run(options: &Options, plugin_trial: Vec<String>) -> Result<u8, String> {
         }
     });
     if at_once {
-        tracing::warn!("ended at once by a second signal");
+        tracing::warn!("a second signal ended the server at once");
         return Ok(AT_ONCE);
     }
     let Ok(Ended { unanswered, not_closed }) = ended.join() else {
-        return Err("the server broke down while it ended".to_owned());
+        return Err("the server failed while it shut down".to_owned());
     };
     tracing::info!(unanswered, not_closed, "ended");
     Ok(if unanswered + not_closed == 0 { DONE } else { INCOMPLETE })
 }
 
-/// Puts what was read again in place, and tokens and certificates.
+/// Applies a configuration that was read again, and reloads tokens and certificates.
 fn reload(serving: &Serving, read: Result<Config, ConfigError>, level: Option<&Level>) {
     let config = match read {
         Ok(config) => config,
-        Err(error) => return tracing::error!(%error, "the configuration stays as it was"),
+        Err(error) => {
+            return tracing::error!(%error, "reload failed; the configuration is unchanged");
+        }
     };
     if let Some(level) = level
         && let Err(error) = level.set(&config.log)
     {
-        tracing::error!(%error, "the level of the log stays as it was");
+        tracing::error!(%error, "the log level is unchanged");
     }
     match serving.reload(config) {
-        Ok(fixed) if fixed.is_empty() => tracing::info!("the configuration was read again"),
+        Ok(fixed) if fixed.is_empty() => tracing::info!("reloaded the configuration"),
         Ok(fixed) => tracing::warn!(
             needs_restart = fixed.join(" "),
-            "the configuration was read again; these settings need a restart"
+            "reloaded the configuration; these settings need a restart"
         ),
-        Err(error) => tracing::error!(%error, "the configuration stays as it was"),
+        Err(error) => tracing::error!(%error, "reload failed; the configuration is unchanged"),
     }
 }

@@ -1,4 +1,4 @@
-//! Which connections are taken, and where the side port is.
+//! Accepting connections, and the address of the side port.
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,10 +12,10 @@ use tokio::sync::mpsc;
 use crate::config::{Address, Config};
 use crate::state::State;
 
-/// How long the side port is waited for once all else has ended.
+/// The longest time to wait for the side port at the end of a shutdown.
 pub const SIDE_PATIENCE: Duration = Duration::from_secs(2);
 
-/// A door under the limits of the server.
+/// A [`Door`] with the limits of the server.
 pub fn of(state: &State, tls: Option<Arc<Tls>>, open: Arc<Open>) -> Arc<Door> {
     let (guard, metrics) = (Arc::clone(&state.guard), state.metrics.clone());
     Arc::new(Door {
@@ -37,7 +37,7 @@ pub fn of(state: &State, tls: Option<Arc<Tls>>, open: Arc<Open>) -> Arc<Door> {
     })
 }
 
-/// The port after that of the first TCP address, on this machine alone, unless it is given.
+/// The configured address, or 127.0.0.1 and the port after that of the first TCP address.
 pub fn side_address(config: &Config, bound: &[Bound]) -> SocketAddr {
     if let Some(given) = config.side {
         return given;
@@ -57,14 +57,14 @@ pub fn side_address(config: &Config, bound: &[Bound]) -> SocketAddr {
     address
 }
 
-/// The side port's connections, which pass a door as all others do.
+/// The side port's connections, accepted by a door like all others.
 pub struct SideListener {
     connections: mpsc::Receiver<io::Result<Connection>>,
     address: SocketAddr,
 }
 
 impl SideListener {
-    /// Takes the connections of a socket.
+    /// Accepts the connections of a socket.
     pub fn new(socket: Bound, door: Arc<Door>, address: SocketAddr) -> Self {
         Self { connections: socket.connections(door), address }
     }

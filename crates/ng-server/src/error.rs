@@ -1,4 +1,4 @@
-//! [`ServeError`]: why a server does not start.
+//! [`ServeError`]: the errors of starting a server.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,47 +8,49 @@ use crate::config::ConfigError;
 use crate::guard::tokens::TokenError;
 use crate::telemetry::traces::BadCollector;
 
-/// Why a server does not start, or has ended.
+/// An error that keeps a server from starting or running.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The system gives no threads or no sockets.
+    /// The operating system provides no threads or no sockets.
     #[error("the server cannot start: {source}")]
     System {
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// It cannot listen at an address.
-    #[error("nothing can listen at {address}: {source}")]
+    /// The server cannot listen at an address.
+    #[error("cannot listen at {address}: {source}; free the address, or choose another")]
     Listen {
-        /// Where.
+        /// The address.
         address: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// The folder, or what was registered, cannot be read.
+    /// The folder or the catalogue cannot be read.
     #[error(transparent)]
     Catalogue(#[from] CatalogueError),
     /// Settings contradict each other.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The token file is wrong.
+    /// The token file cannot be read or is not valid.
     #[error(transparent)]
     Tokens(#[from] TokenError),
-    /// Certificates are wrong, or cannot be read.
-    #[error("{}: {source}", path.display())]
+    /// A file of certificates or of the key cannot be read or is not valid.
+    #[error("{what} {}: {source}", path.display())]
     Certificate {
-        /// Which file.
+        /// The kind of file.
+        what: &'static str,
+        /// Its path.
         path: PathBuf,
-        /// Why.
+        /// What is wrong, and what to do.
         #[source]
         source: io::Error,
     },
-    /// Traces cannot be told to the collector that is named.
+    /// The collector of traces is not valid.
     #[error(transparent)]
     Traces(#[from] BadCollector),
-    /// There is no such bundle of devices.
+    /// The bundle of devices is unknown.
     #[error("{message}: {remedy}")]
     Bundle {
         /// What is wrong.
@@ -57,9 +59,9 @@ pub enum ServeError {
         remedy: String,
     },
     /// The descriptors of this build are broken.
-    #[error("the interface of this build is broken: {message}")]
+    #[error("the interface descriptors of this build are damaged: {message}")]
     Interface {
-        /// How.
+        /// The cause.
         message: String,
     },
 }

@@ -1,11 +1,10 @@
-//! The server: graph learning requests answered where the data is, while the graph changes.
+//! The server: inference and changes of graphs over gRPC and HTTP.
 //!
-//! What lives here: what is served ([`catalogue`]), how requests become groups ([`schedule`]), what
-//! stands before the services ([`guard`]), what the server tells about itself ([`telemetry`]), the
-//! services and the side port. What must not: how a model is computed, formats of stores, file
-//! access, and anything of the RPC library but what `ng-rpc` hands on. The invariants: every answer
-//! names its snapshot; it is the one that the engine gives for its targets alone, whatever is
-//! computed beside it; a request costs what was admitted for it, and no more.
+//! What lives here: served graphs and models ([`catalogue`]), grouping of requests ([`schedule`]),
+//! admission and access control ([`guard`]), logs, metrics and traces ([`telemetry`]), the services
+//! and the side port. What must not: computation of models, formats of stores, file access, and the
+//! RPC library except through `ng-rpc`. The invariants: every answer has its snapshot; it equals
+//! the engine's answer for its targets alone; a request does not cost more than was admitted.
 
 #![forbid(unsafe_code)]
 

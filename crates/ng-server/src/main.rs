@@ -2,12 +2,12 @@
 
 use std::process::ExitCode;
 
-/// Answers are made on one thread and given back on another one. What the allocator of the C
-/// library keeps for each thread grew for as long as a load went on.
+/// Answers are allocated on one thread and freed on another. With the allocator of the C library,
+/// the memory kept for each thread grew during a load.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
-/// What this program is started with to try one plug-in, its standard input.
+/// The argument with which this program runs the trial of a plug-in.
 const TRIAL: &str = "try-plugin";
 
 fn main() -> ExitCode {

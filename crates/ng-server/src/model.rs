@@ -1,8 +1,8 @@
-//! [`Model`]: a version of a model on a graph that is served, and the answers of it that are kept.
+//! [`Model`]: a version of a model on a served graph, and its cached answers.
 //!
-//! The invariants: a version that is asked for is at least as new as the last commit that was
-//! acknowledged before, unless the request allows an older one; and answers are kept apart by what
-//! computed them, so that no answer mixes rows of devices with rows of those that replaced them.
+//! The invariants: the version that a request gets is at least as new as the last commit
+//! acknowledged before it, unless the request allows an older one; cached answers are separate for
+//! each set of devices, so no answer mixes rows of old and new devices.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
@@ -22,14 +22,14 @@ use crate::graph::Graph;
 use crate::rows::Rows;
 use crate::targets::Targets;
 
-/// Nodes of a group before anything is known of the time that they take.
+/// Nodes of a group before the time per node is known.
 const TARGETS_UNKNOWN: usize = 16;
-/// How long after a commit another one is expected.
+/// The time after a commit in which another one is expected.
 const CHANGES_EXPECTED: Duration = Duration::from_secs(3600);
 /// The share of a graph's memory that the batch of a group may take.
 const GROUP_SHARE: u64 = 10;
 
-/// Numbers of models are given once.
+/// The next number of a model. Numbers are not reused.
 static NEXT_KEY: AtomicU64 = AtomicU64::new(1);
 
 /// A version of a model, ready to answer.
@@ -80,10 +80,10 @@ impl Generation {
 }
 
 impl Model {
-    /// Makes an engine for a model on a graph; its answers are kept in `cache`.
+    /// Opens an engine for a model on a graph. `cache` holds its answers.
     ///
     /// # Errors
-    /// The model does not fit the graph, or the request asks for what there is not.
+    /// The model does not fit the graph, or an option of the request is not valid.
     pub fn open(
         (name, version): (&str, u32),
         graph: Arc<Graph>,
@@ -120,7 +120,7 @@ impl Model {
         })
     }
 
-    /// As messages describe it, without its aliases.
+    /// The description for messages, without aliases.
     pub fn info(&self) -> v1::ModelInfo {
         let snapshot = self.graph.store.snapshot();
         let node_type = snapshot.catalog().node_types.get(usize::from(self.engine.node_type().0));
@@ -139,7 +139,7 @@ impl Model {
         }
     }
 
-    /// What answers call it.
+    /// The name in answers.
     pub fn title(&self) -> String {
         match self.version {
             0 => self.name.clone(),
@@ -147,12 +147,12 @@ impl Model {
         }
     }
 
-    /// Whether it takes pairs itself; otherwise their score is the dot product of both nodes' rows.
+    /// Whether the model scores pairs. Otherwise the score is the dot product of both nodes' rows.
     pub fn decodes(&self) -> bool {
         self.engine.decodes_pairs()
     }
 
-    /// How many nodes can be computed together within a time, and within the memory for it.
+    /// The number of nodes that can be computed together within a time and the memory for a group.
     pub fn nodes_within(&self, time: Duration) -> usize {
         let by_time = self.engine.per_node().map_or(TARGETS_UNKNOWN, |node| {
             let found = time.as_secs_f64() / node.seconds;
@@ -161,16 +161,16 @@ impl Model {
         by_time.clamp(1, self.targets_max)
     }
 
-    /// Whether so many nodes took less than `time` so far, and nothing has to be done for a commit
-    /// that came since.
+    /// Whether this number of nodes has taken less than `time` so far, and no new commit has to be
+    /// processed first.
     pub fn is_quick(&self, nodes: usize, time: Duration) -> bool {
         let took = self.engine.per_node().map(|node| node.seconds * nodes as f64);
         took.is_some_and(|took| took <= time.as_secs_f64())
             && self.engine.version().snapshot().lsn() == self.graph.store.snapshot().lsn()
     }
 
-    /// The version that answers come from: that of the newest commit, or one that is at most `lag`
-    /// commits older.
+    /// The version for answers: that of the newest commit, or one that is at most `lag` commits
+    /// older.
     ///
     /// # Errors
     /// The newest one cannot be read.
@@ -203,8 +203,8 @@ impl Model {
         Ok(version)
     }
 
-    /// Lets go of snapshots that nobody has asked for lately: what commits replaced stays on the
-    /// disk as long as there is one that has it.
+    /// Releases snapshots without recent requests. Pages that commits replaced stay on the disk
+    /// while a snapshot has them.
     ///
     /// # Errors
     /// The newest commit cannot be read.
@@ -221,14 +221,14 @@ impl Model {
         self.opened.elapsed().as_secs().saturating_sub(changed)
     }
 
-    /// Whether answers are kept with what they were made of, so that they outlive commits. That
-    /// takes about 2 bytes for each node, which other answers could have where no commits come.
+    /// Whether cached answers have the nodes they depend on, so that they can survive commits. That
+    /// takes about 2 bytes per node, which without commits could hold other answers.
     pub fn keeps_reaches(&self) -> bool {
         let changed = self.changed.load(Ordering::Relaxed);
         changed > 0 && self.quiet() < CHANGES_EXPECTED.as_secs()
     }
 
-    /// A snapshot as a version to answer from.
+    /// The version of a snapshot.
     ///
     /// # Errors
     /// It cannot be read.
@@ -247,7 +247,7 @@ impl Model {
         Ok(version)
     }
 
-    /// Whether there are all nodes that are asked for, as far as that is seen without the engine.
+    /// Whether all targets exist, as far as this can be checked without the engine.
     pub fn knows(&self, targets: &Targets) -> bool {
         let ids = match targets {
             Targets::Nodes(ids) => [ids.as_slice(), &[]],
@@ -262,7 +262,7 @@ impl Model {
         ids.into_iter().flatten().all(|id| *id < bound)
     }
 
-    /// What rows look like, once there was one that was kept.
+    /// Rows of the form of the answers, after one was cached.
     pub fn like(&self) -> Option<Rows> {
         self.generation(&self.engine.computing())?.like().cloned()
     }
@@ -271,8 +271,7 @@ impl Model {
         Arc::clone(&self.generation.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The answers that `computing` gave; `None` if they are not kept, since something else has
-    /// taken its place.
+    /// The cached answers of `computing`, or `None` if other devices have replaced it.
     pub fn generation(&self, computing: &Computing) -> Option<Arc<Generation>> {
         let newest = self.newest();
         if newest.computing == *computing || planted("rows_of_devices_mix") {
@@ -282,7 +281,7 @@ impl Model {
         Some(self.newest()).filter(|newest| newest.computing == *computing)
     }
 
-    /// Answers from before what computes was replaced are not given any more, if it was.
+    /// Drops cached answers of old devices, if the devices were replaced.
     pub fn renew(&self) {
         let _turn = self.advancing.lock().unwrap_or_else(PoisonError::into_inner);
         let computing = self.engine.computing();
@@ -305,8 +304,8 @@ impl Model {
         AnswerKey { model: of.key, node_type: self.engine.node_type(), node, parameters: seed }
     }
 
-    /// The row of a node that is right for a commit, or for one that is at most `lag` older, with
-    /// the commit that it is right for. `of` is what computes the others, and the seed.
+    /// The cached row of a node for a commit, or for one that is at most `lag` older, with the
+    /// commit for which it is valid. `of` is the generation and the seed.
     pub fn kept(
         &self,
         of: (&Generation, u64),
@@ -317,7 +316,7 @@ impl Model {
         Some((found.row, found.lsn))
     }
 
-    /// The rows of all nodes as [`Model::kept`] gives them, or none; then nothing is counted.
+    /// The cached rows of all nodes, or `None` if one is missing; then nothing is counted.
     pub fn all_kept(
         &self,
         of: (&Generation, u64),
@@ -329,8 +328,8 @@ impl Model {
         Some(found.into_iter().map(|kept| (kept.row, kept.lsn)).collect())
     }
 
-    /// Keeps the row of a node that was computed on a commit, and what it was made of if that is
-    /// known; `all` is what the row is of.
+    /// Caches the row of a node that was computed on a commit, with the nodes it depends on if they
+    /// are known. `all` has the row.
     pub fn keep(
         &self,
         of: (&Generation, u64),
@@ -352,7 +351,7 @@ impl Drop for Model {
     }
 }
 
-/// How the engine of a model is opened.
+/// The options for the engine of a model.
 fn options_of(
     request: &v1::ModelRegisterRequest,
     file: &ModelFile,
@@ -360,8 +359,8 @@ fn options_of(
     (devices, threads): (Compute, usize),
 ) -> Result<EngineOptions, Problem> {
     if !request.devices.is_empty() {
-        let problem = Problem::argument("devices", "all models of a server are computed alike");
-        return Err(problem.remedy("put a bundle of devices in place with Program"));
+        let problem = Problem::argument("devices", "all models of a server use the same devices");
+        return Err(problem.remedy("set a bundle of devices with Program"));
     }
     let snapshot = graph.store.snapshot();
     let fanouts = match request.fanouts.as_slice() {
@@ -387,7 +386,7 @@ fn prepare_of(word: &str) -> Result<Prepare, Problem> {
         "" | "metadata" => Ok(Prepare::Metadata),
         "hot" => Ok(Prepare::Hot),
         "all" => Ok(Prepare::All),
-        other => Err(Problem::argument("prepare", format!("there is no way {other:?} to prepare"))
+        other => Err(Problem::argument("prepare", format!("{other:?} is not valid for prepare"))
             .remedy("use metadata, hot or all")),
     }
 }

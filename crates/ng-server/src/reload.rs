@@ -1,12 +1,13 @@
-//! What changes without a restart: tokens, quotas, certificates, limits.
+//! Changes without a restart: tokens, quotas, certificates, limits.
 //!
-//! The invariant: what is wrong changes nothing, and requests under way keep what they began with.
+//! The invariant: an error changes nothing, and requests in flight keep the rules that they started
+//! with.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use ng_rpc::tls::{Pem, Tls};
+use ng_rpc::tls::{Pem, PemFile, Tls};
 use tokio::time::sleep;
 
 use crate::config::Config;
@@ -16,21 +17,21 @@ use crate::guard::tokens::Tokens;
 use crate::state::State;
 use crate::telemetry::Metrics;
 
-/// Bytes of a file of certificates at most.
+/// The largest size of a PEM file in bytes.
 const PEM_BYTES_MAX: u64 = 1 << 20;
-/// How often files are looked at.
+/// How often files are checked for changes.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Changes a server that runs.
+/// Changes the settings of a running server.
 pub struct Reloader {
     state: Arc<State>,
     tls: Option<Arc<Tls>>,
-    /// The settings in place. Held for as long as a change takes: one comes after the other.
+    /// The settings in force. The lock is held during a change, so that changes do not overlap.
     current: Mutex<Config>,
 }
 
 impl Reloader {
-    /// Of a server with the settings with which it started.
+    /// A reloader for a server that has just started.
     pub fn new(state: Arc<State>, tls: Option<Arc<Tls>>) -> Self {
         let current = Mutex::new(state.config.clone());
         Self { state, tls, current }
@@ -40,11 +41,11 @@ impl Reloader {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts other settings in place where that needs no restart. Returns the names of those that
-    /// differ and need one.
+    /// Applies the settings that need no restart. Returns the names of changed settings that need
+    /// one.
     ///
     /// # Errors
-    /// Tokens or certificates are wrong; nothing is changed then.
+    /// Tokens or certificates are not valid. Nothing is changed then.
     pub fn reload(&self, config: Config) -> Result<Vec<&'static str>, ServeError> {
         let mut current = self.current();
         let reloaded = self.put(config, &mut current);
@@ -52,7 +53,7 @@ impl Reloader {
         reloaded
     }
 
-    /// Reads the files again that the settings in place name.
+    /// Reads the files of the settings in force again.
     fn read_files(&self) -> Result<(), ServeError> {
         let mut current = self.current();
         let reloaded = self.put(current.clone(), &mut current);
@@ -68,7 +69,7 @@ impl Reloader {
         config.check()?;
         let start = &self.state.config;
         let fixed = start.fixed_changes(&config);
-        // Who needs a token, and whether there is TLS, is fixed when the server starts.
+        // Whether tokens and TLS are required is fixed at the start.
         if start.token_file.is_none() || config.token_file.is_none() {
             config.token_file.clone_from(&start.token_file);
         }
@@ -93,7 +94,7 @@ fn count(metrics: &Metrics, is_done: bool) {
     metrics.counter("neargraph_reloads_total", &[("outcome", outcome)]).increment(1);
 }
 
-/// Files that are watched, and what tells one content from another.
+/// The watched files, with stamps of their content.
 type Files = [(Option<PathBuf>, Option<ng_io::Stamp>); 4];
 
 fn files_of(config: &Config) -> Files {
@@ -101,9 +102,9 @@ fn files_of(config: &Config) -> Files {
         .map(|path| (path.clone(), path.as_deref().and_then(ng_io::stamp_of)))
 }
 
-/// Reads certificates and tokens again when their files have changed. What is being written is
-/// left alone until it was the same twice; what is wrong stays as it was, and is read again when it
-/// changes once more.
+/// Reads certificates and tokens again when their files have changed. A file is read only after its
+/// stamp was the same twice, so not while it is written. After an error, the old ones stay in force
+/// until the file changes again.
 pub async fn watch_files(reloader: Weak<Reloader>) {
     let Some(first) = reloader.upgrade().map(|found| files_of(&found.current())) else { return };
     let (mut read, mut before) = (first.clone(), first);
@@ -113,8 +114,10 @@ pub async fn watch_files(reloader: Weak<Reloader>) {
         let now = files_of(&reloader.current());
         if now == before && now != read {
             match reloader.read_files() {
-                Ok(()) => tracing::info!("certificates and tokens were read again"),
-                Err(error) => tracing::warn!(%error, "certificates and tokens stay as they were"),
+                Ok(()) => tracing::info!("reloaded certificates and tokens"),
+                Err(error) => {
+                    tracing::warn!(%error, "reload failed; certificates and tokens are unchanged");
+                }
             }
             read = now.clone();
         }
@@ -122,19 +125,19 @@ pub async fn watch_files(reloader: Weak<Reloader>) {
     }
 }
 
-/// The rules that settings make.
+/// The rules of the settings, with the token file read.
 ///
 /// # Errors
-/// The token file is wrong.
+/// The token file cannot be read or is not valid.
 pub fn rules_of(config: &Config) -> Result<Rules, ServeError> {
     let tokens = config.token_file.as_deref().map(|path| Tokens::read(path, config.quota));
     Ok(Rules { tokens: tokens.transpose()?, limits: config.limits.clone() })
 }
 
-/// The certificates that settings name, if they do.
+/// The certificates of the settings, or `None` without TLS.
 ///
 /// # Errors
-/// They cannot be read, or are wrong.
+/// A file cannot be read or is not valid.
 pub fn tls_of(config: &Config) -> Result<Option<Arc<Tls>>, ServeError> {
     if config.tls_cert.is_none() {
         return Ok(None);
@@ -146,17 +149,27 @@ fn with_pem<T>(
     config: &Config,
     make: impl FnOnce(Pem<'_>) -> Result<T, ng_rpc::tls::BadCertificate>,
 ) -> Result<T, ServeError> {
-    let failed = |path: &Path, source| ServeError::Certificate { path: path.to_owned(), source };
     let none = PathBuf::new();
+    let failed = |file: PemFile, source| {
+        let (what, path) = match file {
+            PemFile::Certificate => ("TLS certificate", &config.tls_cert),
+            PemFile::Key => ("TLS private key", &config.tls_key),
+            PemFile::ClientCa => ("CA certificates of clients", &config.client_ca),
+        };
+        ServeError::Certificate { what, path: path.clone().unwrap_or_default(), source }
+    };
     let (certificate, key) =
         (config.tls_cert.as_ref().unwrap_or(&none), config.tls_key.as_ref().unwrap_or(&none));
-    let public =
-        |path: &Path| ng_io::small_file(path, PEM_BYTES_MAX).map_err(|source| failed(path, source));
-    let pem = public(certificate)?;
-    let secret = ng_io::private_file(key, PEM_BYTES_MAX).map_err(|source| failed(key, source))?;
-    let client_ca = config.client_ca.as_deref().map(public).transpose()?;
+    let public = |file: PemFile, path: &Path| {
+        ng_io::small_file(path, PEM_BYTES_MAX).map_err(|source| failed(file, source))
+    };
+    let pem = public(PemFile::Certificate, certificate)?;
+    let secret =
+        ng_io::private_file(key, PEM_BYTES_MAX).map_err(|source| failed(PemFile::Key, source))?;
+    let client_ca = config.client_ca.as_deref();
+    let client_ca = client_ca.map(|path| public(PemFile::ClientCa, path)).transpose()?;
     let pem = Pem { certificate: &pem, key: &secret, client_ca: client_ca.as_deref() };
-    make(pem).map_err(|error| failed(certificate, error.into()))
+    make(pem).map_err(|error| failed(error.file, error.into()))
 }
 
 #[cfg(test)]

@@ -1,30 +1,30 @@
-//! [`Rows`]: what is answered, as bytes.
+//! [`Rows`]: the rows of an answer, as bytes.
 
 use ng_engine::Answer;
 use ng_infer::dfg::Elements;
 use ng_rpc::v1;
 
-/// Rows of numbers, little-endian, one after the other.
+/// Consecutive rows of little-endian numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rows {
-    /// Of the numbers.
+    /// The type of the numbers.
     pub dtype: v1::Dtype,
-    /// Lengths of a row's dimensions.
+    /// The shape of a row.
     pub row: Vec<u64>,
-    /// How many rows there are.
+    /// The number of rows.
     pub count: u64,
     /// All numbers.
     pub data: Vec<u8>,
 }
 
 impl Rows {
-    /// Room for rows that are like these.
+    /// Rows of zeros with the same type and shape.
     pub fn like(&self, count: usize) -> Self {
         let data = vec![0; count * self.row_bytes()];
         Self { dtype: self.dtype, row: self.row.clone(), count: count as u64, data }
     }
 
-    /// Bytes of a row.
+    /// The size of a row in bytes.
     pub fn row_bytes(&self) -> usize {
         let width = match self.dtype {
             v1::Dtype::I64 => 8,
@@ -41,14 +41,14 @@ impl Rows {
         &self.data[at * width..(at + 1) * width]
     }
 
-    /// Puts a row.
+    /// Replaces a row.
     pub fn set(&mut self, at: usize, row: &[u8]) {
         let width = self.row_bytes();
         self.data[at * width..(at + 1) * width].copy_from_slice(row);
     }
 
-    /// The dot products of pairs of rows, as the engine makes them; `None` unless they are vectors
-    /// of f32.
+    /// The dot products of pairs of rows, equal to those of the engine. `None` unless the rows are
+    /// f32 vectors.
     pub fn dots(&self, pairs: impl ExactSizeIterator<Item = (usize, usize)>) -> Option<Self> {
         if self.dtype != v1::Dtype::F32 || self.row.len() != 1 {
             return None;

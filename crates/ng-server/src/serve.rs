@@ -1,4 +1,4 @@
-//! A server from its start to its end.
+//! The life of a server, from start to shutdown.
 
 use std::mem;
 use std::sync::Arc;
@@ -33,20 +33,20 @@ use crate::telemetry::{Metrics, Traces};
 use crate::work::Work;
 use crate::{service, side};
 
-/// Threads of the network: the engine has its own.
+/// Network threads. The engine has its own threads.
 const NETWORK_THREADS: usize = 2;
 
-/// How often it is looked whether all requests have been answered.
+/// The interval at which the shutdown checks for unanswered requests.
 const DRAIN_LOOK: Duration = Duration::from_millis(5);
 
-/// How often numbers are put into their classes, and memory is given back to the system.
+/// The interval of metric upkeep and of returning memory to the operating system.
 const TIDY: Duration = Duration::from_secs(5);
-/// Requests of a client over shared memory at a time: unlike those over HTTP/2, it sends all.
+/// The most requests in flight of a client over shared memory, which unlike HTTP/2 has no window.
 const RING_STREAMS: usize = 1024;
-/// How long a model that nobody asks has the snapshot that it was asked for last.
+/// The time for which a model without requests keeps its last snapshot.
 const LATELY: Duration = Duration::from_secs(10);
 
-/// A server that runs. It ends when it is dropped, or by [`Serving::end`].
+/// A running server. It ends when it is dropped, or with [`Serving::end`].
 pub struct Serving {
     runtime: Runtime,
     end: watch::Sender<bool>,
@@ -58,42 +58,43 @@ pub struct Serving {
     traces: Traces,
 }
 
-/// How a server has ended.
+/// The result of a shutdown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// Requests that had been accepted and were not answered in time.
+    /// Number of accepted requests that were not answered in time.
     pub unanswered: usize,
-    /// Graphs whose last commits are in the log alone: they are read from there at the next start.
+    /// Graphs without a checkpoint of their last commits, which the next start recovers from the
+    /// log.
     pub not_closed: usize,
 }
 
 impl Serving {
-    /// Where it can be reached.
+    /// The addresses at which the server listens.
     pub fn addresses(&self) -> &[String] {
         &self.state.addresses
     }
 
-    /// Where the side port is.
+    /// The address of the side port.
     pub fn side_address(&self) -> &str {
         &self.state.side_address
     }
 
-    /// What the scheduler has done.
+    /// The counters of the scheduler.
     pub fn schedule(&self) -> ScheduleStats {
         self.state.scheduler.stats()
     }
 
-    /// What was kept of answers, and handed out again.
+    /// The counters of the answer cache, if there is one.
     pub fn answers(&self) -> Option<CacheStats> {
         self.state.answers.as_ref().map(|answers| answers.stats())
     }
 
-    /// The services behind their gate, for callers within this process.
+    /// The services with their access control, for callers in this process.
     pub fn routes(&self) -> Routes {
         self.routes.clone()
     }
 
-    /// What all requests share.
+    /// The shared state of all requests.
     pub fn state(&self) -> &Arc<State> {
         &self.state
     }

@@ -1,4 +1,4 @@
-//! What all requests share.
+//! The shared state of all requests.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,52 +19,52 @@ use crate::targets::Targets;
 use crate::telemetry::{Metrics, Stages};
 use crate::work::Work;
 
-/// What takes no longer is computed where it comes in: waking a lane and being woken by it takes
-/// 30 to 80 us.
+/// Shorter requests are computed on the network thread, as waking a lane and being woken by it
+/// takes 30 to 80 us.
 const QUICK: Duration = Duration::from_micros(200);
 
-/// What all requests share.
+/// The shared state of all requests.
 pub struct State {
-    /// How the server was set up when it started; a reload changes what `guard` has.
+    /// The configuration at the start. A reload changes the rules in `guard`.
     pub config: Config,
-    /// Who may ask for what, and how much.
+    /// Access control and limits.
     pub guard: Arc<Guard>,
-    /// The numbers of this server.
+    /// The metrics of the server.
     pub metrics: Metrics,
-    /// What is served.
+    /// Served graphs and models.
     pub catalogue: Catalogue,
-    /// Who has room to read and to change graphs.
+    /// Threads for blocking work on graphs.
     pub work: Work,
     /// The devices of all models.
     pub accelerators: Accelerators,
-    /// Jobs that wait, run and are kept.
+    /// Jobs, including finished ones whose results are kept.
     pub jobs: Jobs,
     /// Streams of mini-batches.
     pub sampling: Sampling,
-    /// What computes.
+    /// The scheduler of inference requests.
     pub scheduler: Scheduler,
-    /// Answers that are kept, if they are.
+    /// The answer cache, if enabled.
     pub answers: Option<Arc<EmbeddingCache>>,
-    /// When it started.
+    /// The time of the start.
     pub started: Instant,
-    /// Where it can be reached.
+    /// The addresses at which the server listens.
     pub addresses: Vec<String>,
-    /// Where the side port is.
+    /// The address of the side port.
     pub side_address: String,
     /// Connections that are open.
     pub open: Arc<Open>,
 }
 
 impl State {
-    /// Why requests should not be sent here; `None` if they should.
+    /// Why the server is not ready, or `None` if it is.
     pub fn not_ready(&self) -> Option<String> {
         if self.guard.is_draining() {
-            return Some("the server is about to end".to_owned());
+            return Some("the server is shutting down".to_owned());
         }
         None
     }
 
-    /// Why answers are slower here than they are going to be; `None` if they are not.
+    /// Why answers are still slower than after preparation, or `None` if they are not.
     pub fn not_prepared(&self) -> Option<String> {
         let models = self.catalogue.models();
         let waits = models.iter().find(|model| model.engine.prepared().is_none())?;
@@ -72,10 +72,10 @@ impl State {
         Some(format!("{} is prepared to {share:.0} %", waits.title()))
     }
 
-    /// Admits a question of a caller, and waits for its answer.
+    /// Admits an inference request and waits for its answer.
     ///
     /// # Errors
-    /// It is not admitted, and those of [`Scheduler::ask`].
+    /// The request is not admitted; those of [`Scheduler::ask`].
     pub async fn ask(&self, caller: &Caller, question: Question) -> Result<Answered, Problem> {
         let (targets, asked) = (question.targets.len() as u64, Instant::now());
         self.guard.bounded("targets", targets)?;

@@ -1,8 +1,8 @@
-//! What a request asks answers for.
+//! The targets of a request: nodes, pairs or graphs.
 
 use ng_rpc::{Problem, v1};
 
-/// What an answer has rows for.
+/// The items for which an answer has rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Targets {
     /// A row for each node.
@@ -14,7 +14,7 @@ pub enum Targets {
 }
 
 impl Targets {
-    /// How many rows the answer has.
+    /// The number of rows of the answer.
     pub fn len(&self) -> usize {
         match self {
             Self::Nodes(ids) | Self::Graphs(ids) => ids.len(),
@@ -22,7 +22,7 @@ impl Targets {
         }
     }
 
-    /// Whether it has none.
+    /// Whether there are no targets.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -36,7 +36,7 @@ impl Targets {
         ids as u64 * 8
     }
 
-    /// Some of them, which have to be there.
+    /// A range of the targets, which must exist.
     pub fn part(&self, which: std::ops::Range<usize>) -> Self {
         match self {
             Self::Nodes(ids) => Self::Nodes(ids[which].to_vec()),
@@ -47,7 +47,7 @@ impl Targets {
         }
     }
 
-    /// How many nodes are computed for it, where they are known: those of a graph count as one.
+    /// The number of nodes to compute. The nodes of a graph are unknown and count as one.
     pub fn nodes(&self) -> usize {
         match self {
             Self::Edges(..) => 2 * self.len(),
@@ -69,14 +69,14 @@ impl TryFrom<Option<v1::Targets>> for Targets {
     fn try_from(given: Option<v1::Targets>) -> Result<Self, Problem> {
         use v1::targets::Targets as Given;
         match given.and_then(|given| given.targets) {
-            None => Err(Problem::argument("targets", "the request names no targets")
+            None => Err(Problem::argument("targets", "the request has no targets")
                 .remedy("give nodes, edges or graphs")),
             Some(Given::Nodes(nodes)) => Ok(Self::Nodes(nodes.ids)),
             Some(Given::Graphs(graphs)) => Ok(Self::Graphs(graphs.ids)),
             Some(Given::Edges(edges)) if edges.sources.len() != edges.destinations.len() => {
                 let (sources, destinations) = (edges.sources.len(), edges.destinations.len());
                 let message = format!("{sources} sources and {destinations} destinations");
-                Err(Problem::argument("targets.edges", message).remedy("give equally many"))
+                Err(Problem::argument("targets.edges", message).remedy("give equal numbers"))
             }
             Some(Given::Edges(edges)) => Ok(Self::Edges(edges.sources, edges.destinations)),
         }

@@ -1,7 +1,7 @@
 //! Blocking work of the services, on threads that are not those of the network.
 //!
-//! What must not live here: what is done. The invariant: only so much is under way and waits, and
-//! what nobody waits for any more is not begun.
+//! What must not live here: the work itself. The invariant: running and waiting work is limited,
+//! and work whose caller has gone is not started.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,22 +12,22 @@ use tokio::sync::Semaphore;
 
 use crate::guard::{deadline, shutting_down};
 
-/// Commits under way: those that wait for the device share its syncs.
+/// Commits in flight. Commits that wait for the device share a sync.
 const WRITES: usize = 32;
-/// Reads for single requests, registrations and the like under way.
+/// Reads of single requests, registrations and similar work in flight.
 pub const READS: usize = 2;
-/// Models that come with a request and are hashed and opened.
+/// Models in requests that are being hashed and opened.
 pub const OPENS: usize = 2;
 /// Streams of mini-batches.
 pub const STREAMS: usize = 8;
-/// Bulk updates under way.
+/// Bulk updates in flight.
 const BULK: usize = 2;
-/// Requests of a kind that wait.
+/// Waiting requests of each kind.
 const WAITING_MAX: usize = 4096;
-/// What a request that finds no room is told.
+/// The time after which a rejected request can be retried.
 const RETRY_AFTER: Duration = Duration::from_millis(50);
 
-/// Who has room to work.
+/// Limits and threads of blocking work.
 pub struct Work {
     writes: Lane,
     reads: Lane,
@@ -49,7 +49,7 @@ impl Work {
     /// Changes a graph.
     ///
     /// # Errors
-    /// Those of `work`, too many requests, a deadline that is over.
+    /// Those of `work`, too many requests, a passed deadline.
     pub async fn write<T: Send + 'static>(
         &self,
         deadline: Option<Instant>,
@@ -82,7 +82,7 @@ impl Work {
         self.opens.run(deadline, work).await
     }
 
-    /// Does what takes long and must not be done twice at once, such as opening and rewriting.
+    /// Runs long work that must not run twice at the same time, such as opening and rewriting.
     ///
     /// # Errors
     /// As [`Work::write`].
@@ -94,7 +94,7 @@ impl Work {
         self.chores.run(deadline, work).await
     }
 
-    /// Takes in columns that are streamed, for as long as the sender takes.
+    /// Receives streamed columns until the sender ends.
     ///
     /// # Errors
     /// As [`Work::write`].
@@ -106,7 +106,7 @@ impl Work {
         self.bulk.run(deadline, work).await
     }
 
-    /// Copies a graph, which takes long and reads all of it.
+    /// Backs up a graph, which reads all of it.
     ///
     /// # Errors
     /// As [`Work::write`].
@@ -145,7 +145,7 @@ impl Lane {
     ) -> Result<T, Problem> {
         let waiting = Waiting(&self.waiting);
         if self.waiting.fetch_add(1, Ordering::Relaxed) >= WAITING_MAX {
-            let message = "too many requests of this kind wait already";
+            let message = "too many requests of this kind are waiting";
             return Err(Problem::new(Code::ResourceExhausted, "TOO_MANY_REQUESTS", message)
                 .remedy("try again a little later")
                 .retry_about(RETRY_AFTER));
@@ -163,7 +163,7 @@ impl Lane {
         };
         tokio::task::spawn_blocking(run).await.unwrap_or_else(|error| {
             tracing::error!(%error, "a request panicked");
-            Err(Problem::new(Code::Internal, "DEFECT", "the request met a defect of the server"))
+            Err(Problem::new(Code::Internal, "DEFECT", "the request failed by a server bug"))
         })
     }
 }

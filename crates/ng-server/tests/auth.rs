@@ -267,7 +267,7 @@ fn certificates_are_changed_while_connections_go_on() {
         Config { token_file: None, ..config.clone() },
     ] {
         let refused = serve(missing).err().expect("refused").to_string();
-        assert!(refused.contains("needs TLS and tokens"), "{refused}");
+        assert!(refused.contains("requires TLS and tokens"), "{refused}");
     }
     let serving = serve(config.clone()).expect("served");
     let port = serving.addresses()[0].rsplit(':').next().expect("port").to_owned();

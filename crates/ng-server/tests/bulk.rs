@@ -214,7 +214,7 @@ fn a_new_graph_of_columns_is_whole_served_and_made_once_for_a_key() {
     let mut other = columns();
     other[5000] ^= 1;
     let refused = caller.update(head("first"), &other, 1000).expect_err("another stream");
-    assert!(refused.message().contains("it was another one"), "{refused}");
+    assert!(refused.message().contains("another stream or transaction"), "{refused}");
     let refused = caller.update(head("second"), &columns(), 1000).expect_err("is there");
     assert_eq!(refused.code(), Code::AlreadyExists, "{refused}");
     serving.end();
@@ -280,7 +280,7 @@ fn columns_are_added_to_a_graph_as_one_commit_and_once_for_a_key() {
     let snapshot = Some(v1::Snapshot { commit: 2, fingerprint: 0 });
     assert_eq!(again, v1::UpdateGraphResponse { repeated: true, snapshot, ..added.clone() });
     let refused = caller.update(more_head(300, ""), &more(300), 1 << 20).expect_err("changed");
-    assert!(refused.message().contains("has 320 ids now, and 300 are expected"), "{refused}");
+    assert!(refused.message().contains("has 320 ids, but 300 are expected"), "{refused}");
     assert_eq!(caller.graph("papers").expect("served").snapshot, added.snapshot);
     serving.end();
     let (serving, caller) = served(folder.path());
@@ -329,37 +329,37 @@ fn what_is_wrong_is_refused_with_batch_column_and_remedy_and_nothing_is_left() {
         let text = arrow_stream(&[vec![("x", Column::Text)]]);
         refused(head(), &text, nodes_at, &["column \"x\" is text", "cast it"]);
         let other = arrow_stream(&[vec![("y", rows_of(0, 2))]]);
-        refused(head(), &other, nodes_at, &["no column \"x\"", "the stream has y"]);
+        refused(head(), &other, nodes_at, &["column \"x\" is missing", "the stream has y"]);
         let odd = arrow_stream(&[vec![("x", rows_of(0, 2)), ("z", Column::U8(vec![1, 2]))]]);
-        refused(head(), &odd, nodes_at, &["column \"z\" is not named in the head"]);
+        refused(head(), &odd, nodes_at, &["column \"z\" is not in the head"]);
         refused(head(), &wide, nodes_at, &["uint64"]);
         let mut same = head();
         same.node_types[0].tensors.push("x".into());
-        refused(same, &good(), nodes_at, &["names \"x\" twice", "name each tensor once"]);
+        refused(same, &good(), nodes_at, &["has \"x\" twice", "list each tensor once"]);
         let lost = [arrow_stream(&[x()]), arrow_stream(&[ends(0), ends(9999)])].concat();
         refused(head(), &lost, edges_at, &["batch 1", "9999"]);
         let negative = [arrow_stream(&[x()]), arrow_stream(&[ends(-1)])].concat();
         refused(head(), &negative, edges_at, &["batch 0"]);
-        refused(head(), &arrow_stream(&[x()]), edges_at, &["does not come"]);
+        refused(head(), &arrow_stream(&[x()]), edges_at, &["its stream is missing"]);
         let long = [good(), b"more".to_vec()].concat();
         refused(head(), &long, "arrow", &["bytes follow"]);
-        refused(head(), b"no columns at all", nodes_at, &["not a stream of Arrow IPC"]);
+        refused(head(), b"no columns at all", nodes_at, &["not a valid Arrow IPC stream"]);
     }
     let few = [arrow_stream(&[vec![("x", rows_of(0, 1))]]), arrow_stream(&[ends(0)])].concat();
-    refused(small(false), &few, nodes_at, &["1 rows for its 2 nodes"]);
+    refused(small(false), &few, nodes_at, &["1 rows for 2 nodes"]);
     let shape = arrow_stream(&[vec![("x", Column::F32(vec![1.0]))]]);
-    refused(small(true), &shape, nodes_at, &["shape [], not [2]"]);
+    refused(small(true), &shape, nodes_at, &["shape [], expected [2]"]);
     let time = [
         arrow_stream(&[x()]),
         arrow_stream(&[[ends(0), vec![("time", Column::I64(vec![1]))]].concat()]),
     ];
-    refused(small(true), &time.concat(), edges_at, &["\"time\", which its edges do not have"]);
+    refused(small(true), &time.concat(), edges_at, &["the edge type has no column \"time\""]);
     let strange = v1::UpdateGraphHead { graph: "../a".into(), ..small(false) };
-    refused(strange, &good(), "head.graph", &["is no name"]);
+    refused(strange, &good(), "head.graph", &["is not a valid name"]);
     let nobody = v1::UpdateGraphHead { graph: "nobody".into(), ..small(true) };
-    refused(nobody, &good(), "head.graph", &["no graph \"nobody\""]);
+    refused(nobody, &good(), "head.graph", &["graph \"nobody\" does not exist"]);
     let empty = v1::UpdateGraphHead { graph: "a".into(), ..v1::UpdateGraphHead::default() };
-    refused(empty, b"", "head.node_types", &["names no types"]);
+    refused(empty, b"", "head.node_types", &["the head has no types"]);
     let part = Some(Part::Arrow(good()));
     let headless = tokio_stream::iter([v1::UpdateGraphRequest { part }]);
     let headless = caller.0.block_on(caller.store().update_graph(headless));

@@ -257,7 +257,7 @@ fn a_damaged_catalogue_stops_the_start_and_says_what_to_do() {
         let refused = starts(&bytes).map(drop).expect_err("damaged");
         assert!(matches!(refused, ServeError::Catalogue(_)), "{refused}");
         let text = refused.to_string();
-        let says = text.contains("put a copy of it back") || text.contains("use a later release");
+        let says = text.contains("restore a copy of it") || text.contains("use a later release");
         assert!(text.contains(OWN) && says, "{text}");
     }
     let serving = starts(&bytes).expect("as it was");

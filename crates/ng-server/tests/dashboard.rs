@@ -126,11 +126,11 @@ fn too_much_and_nonsense_are_refused_with_what_is_wrong() {
     register(&client(&serving, 0));
     let many = vec!["1"; 257].join(",");
     let cases = [
-        (format!("neighbors?ids={many}"), 400, "name 256 at most"),
-        (format!("scores?model=mean&ids={many}"), 400, "name 256 at most"),
-        ("neighbors?ids=1&limit=65".into(), 400, "ask for 64 at most"),
-        ("neighbors?ids=".into(), 400, "no node id"),
-        ("neighbors?ids=%3Cscript%3E".into(), 400, "no node id"),
+        (format!("neighbors?ids={many}"), 400, "give at most 256"),
+        (format!("scores?model=mean&ids={many}"), 400, "give at most 256"),
+        ("neighbors?ids=1&limit=65".into(), 400, "request at most 64"),
+        ("neighbors?ids=".into(), 400, "is not a node id"),
+        ("neighbors?ids=%3Cscript%3E".into(), 400, "is not a node id"),
         ("neighbors?ids=50".into(), 400, "50"),
         ("neighbors?ids=1&edge_type=9".into(), 404, "no edge type 9"),
         ("neighbors?ids=1&graph=other".into(), 404, "the server has small"),

@@ -234,7 +234,7 @@ fn devices_that_were_put_in_place_are_there_after_a_kill_unless_their_file_has_c
     assert_eq!(without.bundle, "hetero");
     assert!(without.devices.iter().all(|device| device.plugin.is_empty()), "{without:?}");
     let [left_out] = without.left_out.as_slice() else { panic!("{without:?}") };
-    assert!(left_out.contains("good.so") && left_out.contains("was changed since"), "{left_out}");
+    assert!(left_out.contains("good.so") && left_out.contains("has changed since"), "{left_out}");
     assert_eq!(rows(&client), answer);
     drop(process);
 
@@ -242,7 +242,7 @@ fn devices_that_were_put_in_place_are_there_after_a_kill_unless_their_file_has_c
     fs::write(&kept, &bytes).expect("as it was");
     let (process, client) = started(&[]);
     let off = devices(&client);
-    assert!(off.left_out[0].contains("loads no plug-ins"), "{off:?}");
+    assert!(off.left_out[0].contains("does not load plug-ins"), "{off:?}");
     drop(process);
     let (process, client) = started(&with_plugins);
     assert_eq!(devices(&client), before);
@@ -265,7 +265,7 @@ fn a_change_of_devices_that_cannot_be_kept_is_refused_and_undone() {
     });
     let (direct, caller) = (client(&second, 0), Caller::new(&second));
     let (before, rows) = (caller.devices(), direct.run(run(&[1, 2])).expect("rows").rows);
-    let refused = caller.program("hetero").expect_err("another server has the catalogue");
+    let refused = caller.program("hetero").expect_err("another server uses the catalogue");
     assert_eq!(problem_told(&refused).reason, "CATALOGUE_TAKEN");
     assert_eq!((caller.devices(), direct.run(run(&[1, 2])).expect("rows").rows), (before, rows));
     let read_only = started(folder.path(), |config| {

@@ -136,13 +136,13 @@ fn probes_are_told_first_and_a_second_signal_ends_at_once() {
     let mut process = Process::start(folder.path(), &["--config", &config.display().to_string()]);
     assert_eq!(get(&process.side, "/readyz", "").status, 200);
     process.signal("TERM");
-    process.wait_for("ending");
+    process.wait_for("shutting down");
     let end = Instant::now() + Duration::from_secs(20);
     while get(&process.side, "/readyz", "").status != 503 && Instant::now() < end {
         std::thread::sleep(Duration::from_millis(10));
     }
     let ready = get(&process.side, "/readyz", "");
-    assert_eq!((ready.status, ready.body.as_str()), (503, "the server is about to end\n"));
+    assert_eq!((ready.status, ready.body.as_str()), (503, "the server is shutting down\n"));
     assert_eq!(get(&process.side, "/healthz", "").status, 200, "it lives");
     assert!(get(&process.side, "/metrics", "").body.contains("neargraph_draining 1"));
     // Still served: whoever sends requests has not heard of it yet.
@@ -179,13 +179,13 @@ fn sighup_reads_settings_again_and_names_what_needs_a_restart() {
     assert_eq!(code(&process, "first-token-of-ann"), Code::Ok);
     write("lanes = 5\n[limits]\nids = 3", "second-token-of-ann");
     process.signal("HUP");
-    let line = process.wait_for("the configuration was read again; these");
+    let line = process.wait_for("reloaded the configuration; these");
     assert_eq!(line["needs_restart"], "lanes");
     assert_eq!(code(&process, "first-token-of-ann"), Code::Unauthenticated);
     assert_eq!(code(&process, "second-token-of-ann"), Code::Ok);
     write("[limits]\nids = 0", "third-token-of-ann");
     process.signal("HUP");
-    process.wait_for("the configuration stays as it was");
+    process.wait_for("the configuration is unchanged");
     process.signal("TERM");
     assert_eq!(process.end().0, Some(0));
 }

@@ -260,7 +260,12 @@ fn what_cannot_be_done_is_refused_with_its_field_and_changes_nothing() {
     };
     let (argument, missing) = (Code::InvalidArgument, Code::NotFound);
     ended(vec![author(&[]), writes(Node::Id(77), 2, 0)], "changes[1]", "77", missing);
-    ended(vec![writes(Node::Added(0), 2, 0)], "changes[0].add_edge.source", "0 are", argument);
+    ended(
+        vec![writes(Node::Added(0), 2, 0)],
+        "changes[0].add_edge.source",
+        "0 nodes are",
+        argument,
+    );
     let other = Kind::AddVertex(v1::AddVertex { node_type: "venue".into(), ..Default::default() });
     ended(vec![other], "changes[0].add_vertex.node_type", "paper; author", missing);
     let odd = author(&[("z", x.clone())]);
@@ -655,7 +660,7 @@ fn a_graph_that_is_unregistered_stays_so_and_damage_of_the_catalogue_is_told() {
     let config = Config { folder: folder.path().to_owned(), listen, ..Default::default() };
     let refused = ng_server::serve(config).map(drop).expect_err("damaged").to_string();
     assert!(
-        refused.contains("catalogue is damaged") && refused.contains("put a copy"),
+        refused.contains("catalogue is damaged") && refused.contains("restore a copy"),
         "{refused}"
     );
 }

@@ -123,7 +123,7 @@ fn jobs_wait_in_a_bounded_queue_and_end_when_they_are_called_off() {
     let nodes: Vec<u64> = (0..200_000).map(|at| at % 500).collect();
     let long = |seed| v1::RunRequest { seed, ..run(&nodes) };
     let jobs: Vec<String> = (0..3).map(|seed| caller.submit(long(seed)).expect("taken")).collect();
-    let refused = caller.submit(long(9)).expect_err("as many as may");
+    let refused = caller.submit(long(9)).expect_err("over the limit");
     assert_eq!(refused.code(), Code::ResourceExhausted);
     let problem = problem_told(&refused);
     assert_eq!(problem.reason, "JOBS_FULL");
@@ -163,7 +163,7 @@ fn a_job_of_before_a_restart_is_not_found_and_the_answer_says_so() {
         let other = if job.ends_with('0') { '1' } else { '0' };
         let unknown = find(&caller, &format!("{}{other}", &job[..job.len() - 1]));
         assert_eq!((unknown.code, unknown.reason.as_str()), (Code::NotFound, "JOB_NOT_FOUND"));
-        assert!(unknown.remedy.contains("for a while only"), "{unknown:?}");
+        assert!(unknown.remedy.contains("for a limited time"), "{unknown:?}");
         serving.end();
         job
     };

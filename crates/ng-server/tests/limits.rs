@@ -51,7 +51,7 @@ fn reads_are_bounded_in_ids(serving: &Serving) {
     ] {
         let many = many.expect_err("refused");
         assert_eq!(ng_rpc::problem_told(&many).field, field);
-        assert!(many.message().contains("100 are the limit of a request"), "{}", many.message());
+        assert!(many.message().contains("the limit is 100"), "{}", many.message());
     }
 }
 
@@ -71,7 +71,7 @@ fn requests_past_a_limit_are_refused_with_the_limit() {
     let refused = |nodes: &[u64]| good.run(run(nodes)).expect_err("refused");
     let many = refused(&[1; 101]);
     assert_eq!(many.code(), Code::InvalidArgument);
-    assert!(many.message().contains("100 are the limit of a request"), "{}", many.message());
+    assert!(many.message().contains("the limit is 100"), "{}", many.message());
     let large = refused(&[1; 100_000]);
     assert_eq!(large.code(), Code::OutOfRange);
     assert!(large.message().contains("65536"), "{}", large.message());
@@ -94,7 +94,7 @@ fn requests_past_a_limit_are_refused_with_the_limit() {
     };
     let never = good.run(request).expect_err("refused");
     assert_eq!(never.code(), Code::InvalidArgument, "{}", never.message());
-    assert!(never.message().contains("409600 are the limit"), "{}", never.message());
+    assert!(never.message().contains("together is 409600"), "{}", never.message());
 
     runtime().block_on(async {
         let channel = channel(&serving.addresses()[0]).expect("channel");

@@ -139,7 +139,7 @@ fn slow_trainers_hold_a_few_batches_and_those_that_leave_none() {
     let long = || v1::SampleRequest { batch_size: 1, ..request() };
     let open = || runtime.block_on({ client.clone() }.sample(long()));
     let streams: Vec<_> = (0..8).map(|_| open().expect("a stream")).collect();
-    let refused = open().expect_err("as many as may");
+    let refused = open().expect_err("over the limit");
     assert_eq!(refused.code(), Code::ResourceExhausted);
     assert_eq!(problem_told(&refused).reason, "STREAMS_FULL");
     drop(streams);

@@ -111,11 +111,11 @@ fn rest_takes_places_and_is_bounded_in_ids_bytes_and_time() {
     let many: Vec<u64> = (0..51).collect();
     let many = post(at, RUN, "", &asked(&many));
     assert_eq!(many.status, 400);
-    assert!(many.body.contains("50 are the limit of a request"), "{}", many.body);
+    assert!(many.body.contains("the limit is 50"), "{}", many.body);
     let costly: Vec<u64> = (0..50).collect();
     let costly = post(at, RUN, "", &asked(&costly));
     assert_eq!(costly.status, 400);
-    assert!(costly.body.contains("is foreseen to read"), "{}", costly.body);
+    assert!(costly.body.contains("is expected to read"), "{}", costly.body);
 
     // Two requests that do not come to their end have both places, until their time is over.
     let body = asked(&[1]);

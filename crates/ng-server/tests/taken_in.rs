@@ -116,7 +116,7 @@ fn models_that_are_sent_along_are_few_and_bad_ones_are_refused_by_their_field() 
     assert!(rows(&client, output).is_err());
     register(&client);
     let asked = v1::RunRequest { fanouts: vec![3], ..run(&[1]) };
-    refused(asked, "fanouts", "as it was registered");
+    refused(asked, "fanouts", "cannot be changed in a request");
     refused(v1::RunRequest { dfg: None, ..run(&[1]) }, "model", "or send its files");
     serving.end();
 }

@@ -27,7 +27,7 @@ def decision_line(decided: Mapping[str, Any]) -> str:
     >>> window = {"reading": "window", "window": 64, "phases": 1, "device_s_per_batch": 0.31}
     >>> decision_line({"chosen": scan, "others": [window], "consumer_s": 0.2})
     'reading by scan, window 61: expected 52 ms of disk time per batch; window: 310 ms; the \
-consumer takes 200 ms'
+training loop takes 200 ms'
     """
     chosen, before = decided["chosen"], decided.get("before")
     instead = "" if before is None else f", instead of {_way(before)}"
@@ -37,9 +37,9 @@ consumer takes 200 ms'
     parts += [_other(other) for other in decided.get("others", ())]
     consumer = decided.get("consumer_s")
     if consumer is None:
-        parts.append("the time of the consumer is not known yet")
+        parts.append("the time of the training loop is not known yet")
     else:
-        parts.append(f"the consumer takes {_milliseconds(consumer)}")
+        parts.append(f"the training loop takes {_milliseconds(consumer)}")
     if "epoch_write_bytes" in decided:
         parts.append(_writes(decided))
     return "; ".join(parts)

@@ -159,7 +159,7 @@ async fn warmed(loops: &Loops<'_>, options: &Options) -> Result<Vec<f64>, String
     while start.elapsed().as_secs_f64() < options.warm_seconds {
         let found = loops.closed(options.in_flight, End::Seconds(options.window)).await?;
         if found.requests == found.missed {
-            return Err(format!("nothing is answered: {:?}", found.missed_by_code));
+            return Err(format!("no request was answered: {:?}", found.missed_by_code));
         }
         rates.push(found.requests_per_s);
         let last = &rates[rates.len().saturating_sub(STEADY_WINDOWS)..];

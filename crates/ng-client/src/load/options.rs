@@ -134,7 +134,7 @@ impl Options {
             None => self.token.clone().or_else(|| std::env::var("NEARGRAPH_TOKEN").ok()),
             Some(path) => {
                 let text = String::from_utf8(read(path)?)
-                    .map_err(|_| format!("{}: the token is not text", path.display()))?;
+                    .map_err(|_| format!("{}: the token is not valid UTF-8", path.display()))?;
                 Some(text.trim().to_owned())
             }
         };
@@ -157,19 +157,21 @@ impl Options {
         let positive = [("seconds", self.seconds), ("window", self.window)];
         for (name, value) in positive {
             if !(value > 0.0 && value <= 86_400.0) {
-                return Err(format!("{name} is {value}; it has to be above 0, and at most a day"));
+                return Err(format!("{name} is {value}; use more than 0, and at most a day"));
             }
         }
         if !(0.0..=86_400.0).contains(&self.retry) {
-            return Err(format!("retry is {}; it is from 0 to 86,400 seconds", self.retry));
+            return Err(format!("retry is {}; use 0 to 86,400 seconds", self.retry));
         }
         if self.rate.is_some_and(|rate| !(rate > 0.0 && rate <= 1e6)) {
-            return Err("a rate is above 0, and at most a million requests/s".to_owned());
+            return Err(
+                "a rate is out of range: use more than 0, and at most 1,000,000/s".to_owned()
+            );
         }
         let counts =
             [self.nodes, self.connections, self.in_flight].iter().all(|n| (1..=65_536).contains(n));
         if !counts || self.ids == Some(0) || self.requests == Some(0) {
-            return Err("nodes, connections and requests under way are from 1 to 65,536".to_owned());
+            return Err("nodes, connections and requests in flight must be 1 to 65,536".to_owned());
         }
         Ok(())
     }

@@ -29,7 +29,7 @@ impl Requests {
             .and_then(|file| file.read_whole(FILE_BYTES_MAX))
             .map_err(|error| error.to_string())?;
         let text = String::from_utf8(bytes)
-            .map_err(|_| format!("{}: not a text of numbers", path.display()))?;
+            .map_err(|_| format!("{}: the file is not valid UTF-8", path.display()))?;
         let wrong = |line: usize, what: &str| format!("{}, line {line}: {what}", path.display());
         let mut about = Value::Null;
         let (mut arrivals_us, mut ids, mut ends) = (Vec::new(), Vec::new(), Vec::new());
@@ -40,17 +40,17 @@ impl Requests {
             }
             let mut fields = line.split(',').map(|field| field.trim().parse::<u64>());
             let (Some(Ok(arrival)), Some(Ok(count))) = (fields.next(), fields.next()) else {
-                return Err(wrong(number, "not `arrival_us,count,id,...`"));
+                return Err(wrong(number, "expected `arrival_us,count,id,...`"));
             };
             let before = ids.len();
             for id in fields {
                 ids.push(id.map_err(|_| wrong(number, "an id is not a number"))?);
             }
             if (ids.len() - before) as u64 != count {
-                return Err(wrong(number, "the count is not that of the ids"));
+                return Err(wrong(number, "the count differs from the number of ids"));
             }
             if arrivals_us.last().is_some_and(|last| arrival < *last) {
-                return Err(wrong(number, "it arrives before the request of the line above"));
+                return Err(wrong(number, "the arrival is before that of the previous line"));
             }
             arrivals_us.push(arrival);
             ends.push(ids.len());
@@ -88,7 +88,9 @@ impl Requests {
         match self {
             Self::Recorded { ids, ends, next, .. } => {
                 let Some(end) = ends.get(*next).copied() else {
-                    return Err(format!("all {next} requests were asked; make a longer file"));
+                    return Err(format!(
+                        "all {next} requests of the file were sent; use a longer file"
+                    ));
                 };
                 let start = if *next == 0 { 0 } else { ends[*next - 1] };
                 *next += 1;

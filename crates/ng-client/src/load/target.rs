@@ -166,10 +166,10 @@ impl Target {
 
     /// How many nodes the graph has.
     pub(crate) async fn num_nodes(&self) -> Result<u64, String> {
-        let failed = |why: &str| format!("say how many ids there are: {why}");
+        let failed = |why: &str| format!("the number of ids is unknown, because {why}: set it");
         let (Kind::Server { graph, .. }, Some(first)) = (&self.0.kind, self.0.asides.first())
         else {
-            return Err(failed("a peer does not tell"));
+            return Err(failed("a peer does not report it"));
         };
         let listed = first.list_graphs(v1::ListGraphsRequest {}).await;
         let graphs = listed.map_err(|status| failed(status.message()))?.graphs;
@@ -177,7 +177,7 @@ impl Target {
         let types = found.map(|graph| graph.node_types.as_slice()).unwrap_or_default();
         match types {
             [only] if only.num_nodes > 0 => Ok(only.num_nodes),
-            _ => Err(failed("the graph has not one type of nodes")),
+            _ => Err(failed("the graph does not have exactly one node type")),
         }
     }
 }
@@ -210,7 +210,8 @@ fn run_request(graph: &str, model: &str, ids: Vec<u64>) -> v1::RunRequest {
 }
 
 fn parsed(to: &str, graph: &str) -> Result<(Kind, Vec<String>), String> {
-    let wrong = || format!("{to:?} is not neargraph:ADDRESS:MODEL or peer:HOST:PORT-PORT");
+    let wrong =
+        || format!("{to:?} is not valid: expected neargraph:ADDRESS:MODEL or peer:HOST:PORT-PORT");
     match to.split_once(':') {
         Some(("neargraph", rest)) => {
             let (address, model) = rest.rsplit_once(':').ok_or_else(wrong)?;

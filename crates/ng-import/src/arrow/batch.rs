@@ -69,13 +69,13 @@ impl ArrowBatch {
         body: &[u8],
     ) -> Result<Self, ArrowError> {
         let damaged = |what| ArrowError::Damaged { batch: number, what };
-        let outside = |Outside| damaged("it is cut off, or places in it lead outside");
+        let outside = |Outside| damaged("it is truncated, or an offset is out of range");
         if batch.table(3).map_err(outside)?.is_some() {
             return Err(ArrowError::Compressed { batch: number });
         }
         let rows = batch.long(0).map_err(outside)?;
         let rows = u64::try_from(rows).ok().filter(|rows| *rows <= ROWS_MAX);
-        let rows = rows.ok_or_else(|| damaged("a negative or huge number of rows"))?;
+        let rows = rows.ok_or_else(|| damaged("the number of rows is out of range"))?;
         let mut parts = Parts {
             nodes: batch.elements(1, 16).map_err(outside)?,
             buffers: batch.elements(2, 16).map_err(outside)?,
@@ -225,7 +225,7 @@ impl Parts<'_> {
     /// Takes a node and its validity, of `len` values, of which a row has `of_row`.
     fn validity(&mut self, field: &ArrowField, len: u64, of_row: u64) -> Result<(), ArrowError> {
         let node = self.nodes.pair(self.node);
-        let (count, nulls) = node.map_err(|Outside| self.damaged("a column is not there"))?;
+        let (count, nulls) = node.map_err(|Outside| self.damaged("a column is missing"))?;
         self.node += 1;
         if u64::try_from(count) != Ok(len) {
             return Err(self.damaged("a column has another number of rows than its batch"));
@@ -249,11 +249,11 @@ impl Parts<'_> {
 
     fn buffer(&mut self) -> Result<Range<usize>, ArrowError> {
         let place = self.buffers.pair(self.buffer);
-        let (start, len) = place.map_err(|Outside| self.damaged("a buffer is not there"))?;
+        let (start, len) = place.map_err(|Outside| self.damaged("a buffer is missing"))?;
         self.buffer += 1;
         let range = usize::try_from(start).ok().zip(usize::try_from(len).ok());
         let range = range.and_then(|(start, len)| Some(start..start.checked_add(len)?));
         let range = range.filter(|range| range.end <= self.body.len());
-        range.ok_or_else(|| self.damaged("a buffer leads out of its batch"))
+        range.ok_or_else(|| self.damaged("a buffer is outside its batch"))
     }
 }

@@ -7,7 +7,7 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ArrowError {
     /// They are not what the format says.
-    #[error("batch {batch}: these bytes are not a stream of Arrow IPC: {what}")]
+    #[error("batch {batch}: not a valid Arrow IPC stream: {what}")]
     Damaged {
         /// Batches before.
         batch: u64,
@@ -40,7 +40,7 @@ pub enum ArrowError {
     },
     /// A batch has more bytes than are held at once.
     #[error(
-        "batch {batch} has {}, and at most {} are taken at once",
+        "batch {batch} has {}, and the limit is {}",
         format_bytes(*bytes),
         format_bytes(*limit)
     )]

@@ -113,7 +113,7 @@ pub(super) fn fields(schema: Table<'_>) -> Result<Vec<ArrowField>, Wrong> {
             return Err(Wrong::What("a column has no name, or one of more than 1,024 bytes"));
         }
         if all.iter().any(|other| other.name == name) {
-            return Err(Wrong::What("two columns have one name"));
+            return Err(Wrong::What("two columns have the same name"));
         }
         let mut shape = Vec::new();
         let elements = elements(table, name, &mut shape)?;
@@ -138,23 +138,25 @@ fn elements(table: Table<'_>, name: &str, shape: &mut Vec<u64>) -> Result<Elemen
         2 => {
             let bits = about.int(0)?;
             let bits = u8::try_from(bits).ok().filter(|bits| [8, 16, 32, 64].contains(bits));
-            let bits = bits.ok_or(Wrong::What("integers of an odd width"))?;
+            let bits = bits.ok_or(Wrong::What("integers have an unknown width"))?;
             Ok(if about.byte(1)? != 0 { Elements::Int(bits) } else { Elements::Uint(bits) })
         }
         3 => match about.short(0)? {
             0 => Ok(Elements::Float(16)),
             1 => Ok(Elements::Float(32)),
             2 => Ok(Elements::Float(64)),
-            _ => Err(Wrong::What("floats of an odd width")),
+            _ => Err(Wrong::What("floats have an unknown width")),
         },
         6 => Ok(Elements::Bool),
         10 => Ok(Elements::Timestamp),
         16 => {
             let len = u64::try_from(about.int(0)?).ok().filter(|len| *len > 0);
-            let len = len.ok_or(Wrong::What("lists without elements"))?;
+            let len = len.ok_or(Wrong::What("lists have no elements"))?;
             let children = table.elements(5, 4)?;
             if children.count != 1 || shape.len() >= DEPTH_MAX {
-                return Err(Wrong::What("lists are nested too deep, or have no one kind"));
+                return Err(Wrong::What(
+                    "lists are nested too deep, or have several kinds of elements",
+                ));
             }
             shape.push(len);
             elements(children.table(0)?, name, shape)

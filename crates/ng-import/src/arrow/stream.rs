@@ -70,7 +70,11 @@ impl ArrowReader {
         let rest = self.held.get(self.done..).unwrap_or_default();
         if !MARK.starts_with(&rest[..rest.len().min(MARK.len())]) {
             let is_file = rest.starts_with(b"ARRO");
-            let what = if is_file { "it is a file, not a stream" } else { "a message has no mark" };
+            let what = if is_file {
+                "it has the Arrow file format, not the stream format"
+            } else {
+                "a message has no continuation marker"
+            };
             return Err(damaged(what));
         }
         let Some(head) = rest.first_chunk::<HEAD_BYTES>() else { return Ok(None) };
@@ -79,13 +83,13 @@ impl ArrowReader {
             return self.end().map(Some);
         }
         let about = usize::try_from(about).ok().filter(|about| *about <= ABOUT_BYTES_MAX);
-        let about = about.ok_or_else(|| damaged("the head of a message is too long"))?;
+        let about = about.ok_or_else(|| damaged("the metadata of a message is too long"))?;
         let Some(described) = rest.get(HEAD_BYTES..HEAD_BYTES + about) else { return Ok(None) };
-        let outside = |Outside| damaged("it is cut off, or places in it lead outside");
+        let outside = |Outside| damaged("it is truncated, or an offset is out of range");
         let message = Table::root(described).map_err(outside)?;
         let kind = message.byte(1).map_err(outside)?;
         let header = message.table(2).map_err(outside)?;
-        let header = header.ok_or_else(|| damaged("a message says nothing"))?;
+        let header = header.ok_or_else(|| damaged("a message is empty"))?;
         let body = message.long(3).map_err(outside)?;
         let body = u64::try_from(body).map_err(|_| damaged("a length is negative"))?;
         let limit = self.batch_bytes_max;
@@ -98,7 +102,9 @@ impl ArrowReader {
         let event = match (kind, &self.fields) {
             (SCHEMA, None) => {
                 let found = fields(header).map_err(|wrong| match wrong {
-                    Wrong::Outside => damaged("its schema is cut off, or leads outside"),
+                    Wrong::Outside => {
+                        damaged("the schema is truncated, or an offset is out of range")
+                    }
                     Wrong::What(what) => damaged(what),
                     Wrong::Type(error) => error,
                 })?;
@@ -106,15 +112,17 @@ impl ArrowReader {
                 self.fields = Some(Arc::clone(&found));
                 ArrowEvent::Schema(found)
             }
-            (SCHEMA, Some(_)) => return Err(damaged("a stream begins before the last one ended")),
+            (SCHEMA, Some(_)) => {
+                return Err(damaged("a stream starts before the previous one ended"));
+            }
             (BATCH, Some(fields)) => {
                 let decoded = ArrowBatch::decode(fields, (batch, limit), header, body)?;
                 self.batches += 1;
                 ArrowEvent::Batch(decoded)
             }
-            (BATCH, None) => return Err(damaged("it has rows before its columns are named")),
-            (DICTIONARY, _) => return Err(damaged("it has a dictionary that no column has")),
-            _ => return Err(damaged("a message of an unknown kind")),
+            (BATCH, None) => return Err(damaged("it has rows before the schema")),
+            (DICTIONARY, _) => return Err(damaged("it has a dictionary, but no column uses one")),
+            _ => return Err(damaged("a message has an unknown type")),
         };
         self.done += start + body.len();
         Ok(Some(event))
@@ -123,7 +131,7 @@ impl ArrowReader {
     fn end(&mut self) -> Result<ArrowEvent, ArrowError> {
         let batch = self.batches;
         if self.fields.take().is_none() {
-            let what = "a stream ends before it has begun";
+            let what = "a stream ends before it started";
             return Err(ArrowError::Damaged { batch, what });
         }
         (self.done, self.batches) = (self.done + HEAD_BYTES, 0);

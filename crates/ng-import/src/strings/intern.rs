@@ -53,7 +53,7 @@ impl StringTable {
             none => none.insert((Spool::create(directory)?, 0)),
         };
         if *count != self.next {
-            return Err(ImportError::spec("keys of nodes come before edges"));
+            return Err(ImportError::spec("keys of nodes must be pushed before edges"));
         }
         if let Some(row) = self.names.get(name) {
             return Err(key_twice(name, *row, *count));
@@ -74,7 +74,7 @@ impl StringTable {
             self.write_run()?;
         }
         if self.next >= NODE_ID_BOUND {
-            return Err(ImportError::spec("more than 2^40 names: give more memory"));
+            return Err(ImportError::spec("the input has more than 2^40 names"));
         }
         let id = self.next;
         self.next += 1;

@@ -47,7 +47,7 @@ pub(crate) fn check_name(name: &[u8]) -> Result<&str, Fault> {
     }
     if name.len() > NAME_BYTES_MAX {
         let len = name.len();
-        return Err(format!("a name has {len} bytes; the longest may have {NAME_BYTES_MAX}").into());
+        return Err(format!("a name has {len} bytes, and the limit is {NAME_BYTES_MAX}").into());
     }
     std::str::from_utf8(name).map_err(|error| not_utf8("the name", name, error))
 }

@@ -95,7 +95,8 @@ impl Chunks {
                 break searched + newline + 1;
             }
             if len > LINE_BYTES_MAX {
-                let what = format!("a line is longer than {LINE_BYTES_MAX} bytes");
+                let what =
+                    format!("a line has more than {LINE_BYTES_MAX} bytes, which is the limit");
                 return Err(io::Error::new(io::ErrorKind::InvalidData, what));
             }
             searched = len;

@@ -58,11 +58,11 @@ impl Format {
         let place = |column: &Column| match column {
             Column::Index(index) => Ok(*index),
             Column::Name(_) if !options.header => {
-                Err("columns can be named only where header is set".to_owned())
+                Err("columns can be given by name only if header is set".to_owned())
             }
             Column::Name(name) => {
                 let found = names.iter().position(|n| n.as_slice() == name.as_bytes());
-                found.ok_or_else(|| format!("there is no column named {name:?}"))
+                found.ok_or_else(|| format!("the header has no column {name:?}"))
             }
         };
         let mut format = Self {
@@ -145,7 +145,7 @@ pub(crate) fn check_columns(
         }
     }
     if options.adjacency && (time || weight) {
-        return Err(ImportError::spec("an adjacency text has no room for times or weights"));
+        return Err(ImportError::spec("an adjacency text cannot have times or weights"));
     }
     if options.delimiter.is_some_and(|byte| matches!(byte, b'\n' | b'\r' | b'"')) {
         return Err(ImportError::spec("the delimiter must not be a newline or a quote"));

@@ -238,20 +238,21 @@ impl<'a> Reader<'a> {
         if let Some(format) = input.format {
             if !format.dropped.is_empty() {
                 let names = format.dropped.join(", column ");
-                let message = format!("nothing is stored of column {names}");
+                let message = format!("not stored: column {names}");
                 let count = format.dropped.len() as u64;
                 let note = Note::new("columns-dropped", count, place(), message);
                 notes.push(note.with(Remedy::NameColumns));
             }
             if format.header_is_edge {
-                let message = "the line that names columns holds two ids".to_owned();
+                let message = "the header line has two ids, like a line of data".to_owned();
                 let note = Note::new("header-has-ids", 1, place(), message);
                 notes.push(note.with(Remedy::NoHeader));
             }
         }
         let trimmed = self.trimmed.into_inner();
         if trimmed > 0 {
-            let message = format!("{trimmed} names lost the spaces around them; quote them");
+            let message =
+                format!("spaces around {trimmed} names were removed; quote names to keep them");
             notes.push(Note::new("names-trimmed", trimmed, place(), message));
         }
         TextFound { rows, notes }

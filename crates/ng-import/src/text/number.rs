@@ -59,7 +59,7 @@ pub(super) fn id(field: &[u8]) -> Result<u64, Fault> {
     let number = std::str::from_utf8(field).ok().and_then(|text| text.parse::<f64>().ok());
     Err(match number {
         Some(value) if value < 0.0 => format!("id {} is negative", shown(field)).into(),
-        Some(_) => format!("an id must be a whole number, not {}", shown(field)).into(),
+        Some(_) => format!("id {} is not a whole number", shown(field)).into(),
         None => Fault::with(format!("{} is not a number", shown(field)), Remedy::NameNodes),
     })
 }

@@ -154,7 +154,7 @@ pub(super) fn check_count(
     }
     if count != format.columns {
         let columns = format.columns;
-        return Err(format!("{count} columns, where the first line of data has {columns}"));
+        return Err(format!("{count} columns, but the first line of data has {columns}"));
     }
     Ok(())
 }

@@ -74,7 +74,7 @@ impl Shared {
             let lead = if options.blocking { None } else { Some(set.spin) };
             Live::start(rings, lead).map_err(|error| Status::unavailable(error.to_string()))
         });
-        let made = made.await.map_err(|_| Status::cancelled("the client ends"))??;
+        let made = made.await.map_err(|_| Status::cancelled("the client is closing"))??;
         *self.live.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&made));
         Ok(made)
     }
@@ -135,9 +135,9 @@ async fn call(shared: &Shared, request: Request<Body>) -> Result<Response<Body>,
         None => match poll_fn(|cx| answer.inbox.poll_frame(cx)).await.transpose()? {
             Some(frame) => match frame.into_trailers() {
                 Ok(trailers) => (trailers, Body::empty()),
-                Err(_) => return Err(Status::internal("the server answers without headers")),
+                Err(_) => return Err(Status::internal("the server answered without headers")),
             },
-            None => return Err(Status::internal("the server ends without a status")),
+            None => return Err(Status::internal("the server ended the call without a status")),
         },
     };
     let mut response = Response::new(body);
@@ -149,7 +149,7 @@ async fn call(shared: &Shared, request: Request<Body>) -> Result<Response<Body>,
 }
 
 fn late<E>(_: E) -> Status {
-    Status::deadline_exceeded("no answer came before the deadline of the request")
+    Status::deadline_exceeded("no answer arrived before the deadline of the request")
 }
 
 /// An answer on its way: the body of a response. Cancels its stream when it is dropped too early.

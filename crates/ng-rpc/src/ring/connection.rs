@@ -130,7 +130,7 @@ impl Connection {
     pub fn drain(&self) {
         let mut streams = self.streams();
         streams.is_draining = true;
-        let text = "the server is about to end".to_owned();
+        let text = "the server is shutting down".to_owned();
         let event = Event::GoAway(GoAway { last_stream: streams.last, text });
         let _over = self.outbox.post(0, &event);
     }
@@ -212,10 +212,10 @@ impl Connection {
         }
         streams.last = stream;
         let refusal = if streams.is_draining {
-            Some(Status::unavailable("the server is about to end: connect to another one"))
+            Some(Status::unavailable("the server is shutting down: connect to another one"))
         } else if streams.open.len() >= self.streams_max {
             Some(Status::resource_exhausted(format!(
-                "{} requests of this connection are under way, which is the limit",
+                "{} requests of this connection are in flight, which is the limit",
                 self.streams_max
             )))
         } else {
@@ -241,7 +241,7 @@ impl Connection {
             closing.status = Some(match deadline {
                 None => answered.await,
                 Some(end) => timeout_at(end, answered).await.unwrap_or_else(|_late| {
-                    Some(Status::deadline_exceeded("the deadline of the request is over"))
+                    Some(Status::deadline_exceeded("the deadline of the request has passed"))
                 }),
             });
         });

@@ -33,7 +33,9 @@ impl Cutter {
             }
             let [flag, len @ ..] = self.prefix;
             if flag != 0 {
-                return Err(Status::unimplemented("messages are not compressed on this transport"));
+                return Err(Status::unimplemented(
+                    "this transport does not support compressed messages",
+                ));
             }
             (self.filled, self.left) = (0, u32::from_be_bytes(len) as usize);
             if self.left == 0 {

@@ -141,7 +141,10 @@ impl Inbox {
         let len = state.framed.len() - begin - PREFIX_BYTES;
         if len > self.message_bytes_max || state.messages >= MESSAGES_MAX {
             let message = if len > self.message_bytes_max {
-                format!("a message has more than {} bytes, the limit", self.message_bytes_max)
+                format!(
+                    "a message has more than {} bytes, which is the limit",
+                    self.message_bytes_max
+                )
             } else {
                 format!("more than {MESSAGES_MAX} messages wait to be taken")
             };

@@ -250,7 +250,7 @@ impl Link {
 
     /// Does what a frame says.
     fn see(&self, frame: ShmFrame, payload: &[u8]) -> Result<(), ShmError> {
-        let garbled = |_| ShmError::Garbled { what: "a frame of a call cannot be understood" };
+        let garbled = |_| ShmError::Garbled { what: "a frame of a call is not valid" };
         let event = Event::decode(frame, payload).map_err(garbled)?;
         let found = self.streams().open.get(&frame.stream).cloned();
         match (event, found) {
@@ -287,7 +287,7 @@ impl Link {
                 Ok(())
             }
             (Event::Open(_) | Event::End, _) => {
-                Err(ShmError::Garbled { what: "a server makes calls" })
+                Err(ShmError::Garbled { what: "the server sent a request" })
             }
             // Of a stream that has ended.
             _ => Ok(()),
@@ -320,5 +320,5 @@ fn fail(opened: &Opened, status: &Status) {
 }
 
 fn lost() -> Status {
-    Status::unavailable("the server is gone, or has closed the connection")
+    Status::unavailable("the server has ended or closed the connection")
 }

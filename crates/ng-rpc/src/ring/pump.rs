@@ -40,7 +40,7 @@ pub(super) async fn pump(
         let frame = match next.await {
             Some(None) => return Ended::Over,
             None if cutter.is_between() => return Ended::Whole(None),
-            None => return Ended::Failed(Status::internal("the body ends within a message")),
+            None => return Ended::Failed(Status::internal("the body ends inside a message")),
             Some(Some(Err(status))) => return Ended::Failed(status),
             Some(Some(Ok(frame))) => frame,
         };

@@ -189,7 +189,7 @@ impl Shared {
         if spawned.is_err() {
             connection.end();
             self.forget(&connection);
-            (self.limits.broken)("the system gives no thread for a client");
+            (self.limits.broken)("no thread could be started for a client");
         }
     }
 

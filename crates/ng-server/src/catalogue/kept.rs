@@ -88,8 +88,8 @@ pub struct KeptModel {
 pub enum CatalogueError {
     /// What it says cannot be what was written.
     #[error(
-        "{} is damaged ({what}): put a copy of it back; or move it away, and then register graphs \
-         and models again",
+        "{} is damaged ({what}): restore a copy of it; or move it away, then register graphs and \
+         models again",
         path.display()
     )]
     Damaged {
@@ -100,8 +100,7 @@ pub enum CatalogueError {
     },
     /// A later release has written it.
     #[error(
-        "{} is of version {found}, and this release knows version {FORM_VERSION}: use a later \
-         release",
+        "{} has version {found}, but this release reads {FORM_VERSION}: use a later release",
         path.display()
     )]
     Newer {
@@ -154,9 +153,9 @@ impl Keeper {
     pub fn replace(&mut self, kept: Kept) -> Result<(), Problem> {
         let path = self.folder.join(FILE);
         let failed = |error: io::Error| {
-            let message = format!("{} cannot be written: {error}", path.display());
+            let message = format!("cannot write {}: {error}", path.display());
             Problem::new(Code::FailedPrecondition, "CATALOGUE_NOT_WRITTEN", message)
-                .remedy("make the served folder writable, and leave room on its disk")
+                .remedy("make the served folder writable, and free space on its disk")
         };
         if self.lock.is_none() {
             ensure_folder(&self.folder).map_err(failed)?;
@@ -166,9 +165,9 @@ impl Keeper {
             self.lock = taken.filter(|_| newest == self.kept);
         }
         if self.lock.is_none() {
-            let message = "another server has the catalogue of this folder, or has changed it";
+            let message = "another server uses the catalogue of this folder, or has changed it";
             return Err(Problem::new(Code::FailedPrecondition, "CATALOGUE_TAKEN", message)
-                .remedy("register with that server, or end it and start this one again"));
+                .remedy("register with that server, or stop it and restart this one"));
         }
         replace_file(&path, &encode(&kept).map_err(failed)?).map_err(failed)?;
         self.kept = kept;
@@ -179,7 +178,7 @@ impl Keeper {
 fn encode(kept: &Kept) -> io::Result<Vec<u8>> {
     let body = serde_json::to_vec_pretty(kept)?;
     if body.len() as u64 > FILE_BYTES_MAX / 2 {
-        return Err(io::Error::other("it is full: unregister models that nobody asks"));
+        return Err(io::Error::other("the catalogue is full: unregister unused models"));
     }
     // Releases that know less can read what has no more.
     let version = if kept.devices.is_some() { DEVICES_SINCE } else { 1 };
@@ -199,17 +198,17 @@ fn read(path: &Path) -> Result<Kept, CatalogueError> {
 fn decode(bytes: &[u8], path: &Path) -> Result<Kept, CatalogueError> {
     let damaged = |what: &str| CatalogueError::Damaged { path: path.to_owned(), what: what.into() };
     let end = bytes.iter().position(|byte| *byte == b'\n');
-    let end = end.ok_or_else(|| damaged("it has no first line"))?;
+    let end = end.ok_or_else(|| damaged("the first line is missing"))?;
     let head = str::from_utf8(&bytes[..end]).ok().and_then(|head| head.strip_prefix(FORM));
-    let mut words = head.ok_or_else(|| damaged("its first line is another"))?.split_whitespace();
+    let mut words = head.ok_or_else(|| damaged("the first line is wrong"))?.split_whitespace();
     let version = words.next().and_then(|word| word.parse::<u32>().ok());
-    match version.ok_or_else(|| damaged("its version is missing"))? {
+    match version.ok_or_else(|| damaged("the version is missing"))? {
         1..=FORM_VERSION => {}
         found => return Err(CatalogueError::Newer { path: path.to_owned(), found }),
     }
     let (sum, body) = (words.next(), &bytes[end + 1..]);
     if sum != Some(format!("{:08x}", checksum::of(body)).as_str()) {
-        return Err(damaged("its checksum differs"));
+        return Err(damaged("the checksum differs"));
     }
     serde_json::from_slice(body).map_err(|error| damaged(&error.to_string()))
 }

@@ -161,8 +161,8 @@ impl Catalogue {
         }
         found.cloned().ok_or_else(|| {
             let message = match name {
-                "" => "the request names no graph".to_owned(),
-                _ => format!("there is no graph {name:?}"),
+                "" => "the request has no graph name".to_owned(),
+                _ => format!("graph {name:?} does not exist"),
             };
             Problem::missing("GRAPH_NOT_FOUND", message)
                 .at("graph")

@@ -112,7 +112,7 @@ impl Catalogue {
         if !self.read().graphs.contains_key(name) {
             return Ok(());
         }
-        let message = format!("graph {name:?} is served already");
+        let message = format!("graph {name:?} is already served");
         Err(exists("GRAPH_EXISTS", message, "graph"))
     }
 
@@ -142,7 +142,7 @@ impl Catalogue {
     pub(super) fn remove_made(&self, path: &Path) {
         let folder = self.place.folder.join(path);
         if let Err(error) = ng_io::remove_folder(&folder) {
-            tracing::warn!(folder = %folder.display(), %error, "a graph that is not served stays");
+            tracing::warn!(folder = %folder.display(), %error, "cannot remove an unserved graph");
         }
     }
 
@@ -215,7 +215,7 @@ impl Catalogue {
             // Requests under way read on from what they have open.
             let folder = self.place.folder.join(path);
             if let Err(error) = ng_io::remove_folder(&folder) {
-                tracing::warn!(folder = %folder.display(), %error, "the copy of a graph stays");
+                tracing::warn!(folder = %folder.display(), %error, "cannot remove a graph's copy");
             }
         }
         Ok(())
@@ -241,9 +241,9 @@ impl Catalogue {
             let keeper = self.keeper();
             let kept = keeper.kept();
             if kept.models.len() >= MODELS_MAX {
-                let message = format!("{MODELS_MAX} models are registered");
+                let message = format!("{MODELS_MAX} models are registered, which is the limit");
                 return Err(Problem::new(Code::ResourceExhausted, "TOO_MANY_MODELS", message)
-                    .remedy("unregister versions that nobody asks"));
+                    .remedy("unregister unused versions"));
             }
             kept.versions.get(&of).and_then(|of| of.get(&name)).copied().unwrap_or(0)
         };
@@ -372,7 +372,7 @@ impl Catalogue {
             }
             let folder = files::folder_of(&self.place.folder, &model.sha256);
             if let Err(error) = ng_io::remove_folder(&folder) {
-                tracing::warn!(folder = %folder.display(), %error, "files of a model stay");
+                tracing::warn!(folder = %folder.display(), %error, "cannot remove a model's files");
             }
         }
     }

@@ -86,10 +86,10 @@ impl SentModels {
             }
             let idle = all.iter().position(|sent| (!is_over || is_own(&sent)) && sent.is_idle());
             let Some(idle) = idle else {
-                let message = "other models that were sent along are computed at the moment";
+                let message = "too many models in requests are in use";
                 return Err(Problem::new(Code::ResourceExhausted, "SENT_MODELS_FULL", message)
                     .at("files")
-                    .remedy("send it again a little later, or register it")
+                    .remedy("try again later, or register the model")
                     .retry_about(RETRY_AFTER));
             };
             gone.push(all.remove(idle));
@@ -125,8 +125,8 @@ impl Catalogue {
         let v1::ModelFiles { model_onnx, model_safetensors, manifest_json, .. } = &files;
         let bytes = (model_onnx.len() + model_safetensors.len() + manifest_json.len()) as u64;
         if bytes > BYTES_MAX {
-            let message = format!("a model of {bytes} bytes, of {BYTES_MAX} at most");
-            return Err(Problem::argument("files", message).remedy("register it"));
+            let message = format!("the model has {bytes} bytes, and the limit is {BYTES_MAX}");
+            return Err(Problem::argument("files", message).remedy("register the model"));
         }
         let wanted = Wanted { sha256: identity_of(&files), fanouts, output };
         let request = v1::ModelRegisterRequest {

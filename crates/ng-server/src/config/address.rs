@@ -22,8 +22,8 @@ pub enum Address {
 /// Not an address to listen at.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "{given:?} is not an address to listen at: 127.0.0.1:7400 (an IP address, not a name), \
-     unix:/run/neargraph.sock and shm:/run/neargraph.shm are"
+    "{given:?} is not an address to listen at: expected for example 127.0.0.1:7400 (an IP \
+         address, not a name), unix:/run/neargraph.sock or shm:/run/neargraph.shm"
 )]
 pub struct BadAddress {
     given: String,

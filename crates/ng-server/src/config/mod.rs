@@ -41,11 +41,11 @@ pub enum LogFormat {
     Json,
 }
 
-/// Settings that contradict each other, or are not there.
+/// Settings that cannot be read, are not valid, or contradict each other.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// A file of settings cannot be read.
-    #[error("{}: {source}", path.display())]
+    #[error("configuration file {}: {source}", path.display())]
     File {
         /// Which.
         path: PathBuf,
@@ -199,38 +199,39 @@ impl Config {
     pub fn check(&self) -> Result<(), ConfigError> {
         let wrong = |message: String| Err(ConfigError::Contradiction { message });
         if self.tls_cert.is_some() != self.tls_key.is_some() {
-            return wrong("TLS needs a certificate and its key: one of them is not given".into());
+            let missing = if self.tls_key.is_none() { "tls_key" } else { "tls_cert" };
+            return wrong(format!("TLS needs tls_cert and tls_key: set {missing}, too"));
         }
         if self.client_ca.is_some() && self.tls_cert.is_none() {
-            return wrong("certificates of clients need TLS: give a certificate and a key".into());
+            return wrong("client_ca needs TLS: set tls_cert and tls_key, too".into());
         }
         let side = self.side.map(Address::Tcp);
         let is_safe = self.tls_cert.is_some() && self.token_file.is_some();
         if let Some(open) = self.listen.iter().chain(&side).find(|a| a.is_public() && !is_safe) {
             return wrong(format!(
-                "{open} can be reached by other machines, and that needs TLS and tokens: give a \
-                 certificate, a key and a token file, or listen at 127.0.0.1 or a Unix socket"
+                "other machines can reach {open}, which requires TLS and tokens: set tls_cert, \
+                 tls_key and token_file, or listen at 127.0.0.1 or a Unix socket"
             ));
         }
         if self.listen.is_empty() {
-            return wrong("there is no address to listen at".into());
+            return wrong("listen is empty: give at least one address".into());
         }
         if self.lanes == 0 || self.threads == 0 {
-            return wrong("a server needs one lane and one thread at least".into());
+            return wrong("lanes and threads must be at least 1".into());
         }
         if self.group.window > WINDOW_MAX || self.group.requests == 0 {
             return wrong(format!(
-                "a lane waits at most {} ms for more requests, and a group has one at least",
+                "group.window must be at most {} ms, and group.requests at least 1",
                 WINDOW_MAX.as_millis()
             ));
         }
         if [self.quota.requests, self.quota.seeds].contains(&Some(0)) {
-            return wrong("a quota of 0 would let nobody in: leave it out, or give 1".into());
+            return wrong("a quota of 0 rejects every request: use 1 or more, or no quota".into());
         }
         if self.traces.is_some() && !Traces::ARE_BUILT {
             return wrong(
-                "this build tells no collector of traces: leave it out, or build the server with \
-                 the feature otel"
+                "this build does not send traces: drop the setting traces, or build the server \
+                 with the feature otel"
                     .into(),
             );
         }
@@ -325,7 +326,7 @@ mod tests {
         assert!(at("unix:/tmp/x").check().is_ok());
         for open in ["0.0.0.0:1", "[::]:1", "10.1.2.3:1"] {
             let error = at(open).check().expect_err(open).to_string();
-            assert!(error.contains("needs TLS and tokens"), "{error}");
+            assert!(error.contains("requires TLS and tokens"), "{error}");
             let tls = Config { tls_cert: cert.clone(), tls_key: key.clone(), ..at(open) };
             assert!(tls.check().is_err());
             let tokens = Config { token_file: cert.clone(), ..at(open) };

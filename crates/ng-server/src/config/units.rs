@@ -28,9 +28,9 @@ pub fn bytes(text: &str) -> Result<u64, String> {
         .find_map(|(name, unit)| Some((text.strip_suffix(name)?, *unit)))
         .unwrap_or((text, 1));
     let found = scaled(number, unit as f64);
-    found
-        .map(|n| n as u64)
-        .ok_or_else(|| format!("{text:?} is not a number of bytes: 4GB, 256MB and 1048576 are"))
+    found.map(|n| n as u64).ok_or_else(|| {
+        format!("{text:?} is not a size: expected for example 4GB, 256MB or 1048576")
+    })
 }
 
 /// A time: `20us`, `500ms`, `30s`, `5m`, `2h`.
@@ -44,7 +44,7 @@ pub fn time(text: &str) -> Result<Duration, String> {
     let found = UNITS.iter().find_map(|(name, unit)| scaled(text.strip_suffix(name)?, *unit));
     found
         .map(|us| Duration::from_micros(us as u64))
-        .ok_or_else(|| format!("{text:?} is not a time: 500ms, 30s, 5m and 2h are"))
+        .ok_or_else(|| format!("{text:?} is not a time: expected for example 500ms, 30s, 5m or 2h"))
 }
 
 fn scaled(number: &str, unit: f64) -> Option<f64> {

@@ -92,13 +92,13 @@ impl Graph {
             return Ok(());
         }
         let message = format!(
-            "the folder of graph {:?} was removed or replaced while it was served: nothing is \
-             written to it",
+            "the folder of graph {:?} was removed or replaced while it was served, so nothing is \
+written to it",
             self.name
         );
         Err(Problem::new(Code::FailedPrecondition, "GRAPH_REPLACED", message)
             .at("graph")
-            .remedy("unregister the graph and register what is there now, or restart the server"))
+            .remedy("unregister the graph and register the new folder, or restart the server"))
     }
 
     /// Why a graph takes no changes.
@@ -117,17 +117,17 @@ impl Graph {
 /// Why a transaction is neither applied nor repeated.
 pub(super) fn key_too_old(to: u64) -> Problem {
     let message = format!(
-        "the graph remembers no keys of commits up to {to}, and the transaction may be one of them"
+        "the graph has no keys of commits up to {to}, and the transaction may be one of them"
     );
     Problem::new(Code::FailedPrecondition, "KEY_TOO_OLD", message).at("key_since_commit").remedy(
-        "read whether its changes are there; if they are not, send it with a new key and the \
-             newest commit",
+        "check whether its changes are in the graph; if not, send it with a new key and the \
+newest commit",
     )
 }
 
 fn check_sizes(changes: &[v1::Change], key: &[u8]) -> Result<(), Problem> {
     if changes.is_empty() || changes.len() > CHANGES_MAX {
-        let message = format!("{} changes", changes.len());
+        let message = format!("the transaction has {} changes", changes.len());
         return Err(Problem::argument("changes", message)
             .remedy(format!("give 1 to {CHANGES_MAX} in one transaction")));
     }
@@ -139,7 +139,7 @@ pub(super) fn check_key(key: &[u8]) -> Result<(), Problem> {
     if key.len() <= KEY_BYTES_MAX {
         return Ok(());
     }
-    let message = format!("a key of {} bytes", key.len());
+    let message = format!("the key has {} bytes", key.len());
     Err(Problem::argument("idempotency_key", message)
         .remedy(format!("use 1 to {KEY_BYTES_MAX} bytes, such as a random UUID")))
 }
@@ -150,7 +150,7 @@ fn steps<'a>(catalog: &Catalog, changes: &'a [v1::Change]) -> Result<Vec<Step<'a
     let mut all = Vec::with_capacity(changes.len());
     for (at, change) in changes.iter().enumerate() {
         let step = change.change.as_ref().map(|kind| step(catalog, kind, added));
-        let nothing = || Err(Problem::argument("", "a change that says nothing"));
+        let nothing = || Err(Problem::argument("", "a change is empty"));
         all.push(step.unwrap_or_else(nothing).map_err(|problem| within(problem, at))?);
         added += u32::from(matches!(change.change, Some(Kind::AddVertex(_))));
     }
@@ -171,8 +171,9 @@ fn step<'a>(catalog: &Catalog, kind: &'a Kind, added: u32) -> Result<Step<'a>, P
         let node = given.as_ref().and_then(|given| given.node);
         match node.ok_or_else(|| Problem::argument(field, "a node is missing"))? {
             Node::Added(number) if number >= added => {
-                let message =
-                    format!("node {number} of this transaction is not added before, {added} are");
+                let message = format!(
+                    "node {number} of this transaction is not added before; {added} nodes are"
+                );
                 Err(Problem::argument(field, message))
             }
             node => Ok(node),
@@ -200,7 +201,7 @@ fn step<'a>(catalog: &Catalog, kind: &'a Kind, added: u32) -> Result<Step<'a>, P
                 (meta.has_weight, weight.is_some(), "add_edge.weight"),
             ] {
                 if given && !has {
-                    let message = format!("edges of type {:?} have none", meta.relation);
+                    let message = format!("edges of type {:?} have no such column", meta.relation);
                     return Err(Problem::argument(field, message));
                 }
             }
@@ -213,7 +214,7 @@ fn step<'a>(catalog: &Catalog, kind: &'a Kind, added: u32) -> Result<Step<'a>, P
         }
         Kind::UpdateEmbed(v1::UpdateEmbed { node_type, tensor, nodes, rows }) => {
             let id = names::node_type(catalog, node_type, "update_embed.node_type")?;
-            let missing = || Problem::argument("update_embed.rows", "there are no rows");
+            let missing = || Problem::argument("update_embed.rows", "the rows are missing");
             let rows = rows.as_ref().ok_or_else(missing)?;
             let field = "update_embed.rows";
             let rows = rows_for(catalog, id, (tensor, rows, nodes.len()), field)?;

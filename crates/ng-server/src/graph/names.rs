@@ -72,13 +72,13 @@ fn only<T>(mut all: impl Iterator<Item = T>) -> Option<T> {
 fn missing(kind: &str, name: &str, field: &str, all: impl Iterator<Item = String>) -> Problem {
     let all: Vec<String> = all.collect();
     let message = match (name, all.is_empty()) {
-        (_, true) => format!("there is no {kind}"),
-        ("", _) => format!("the request names no {kind}, and there are several"),
-        _ => format!("there is no {kind} {name:?}, or it has to be named in full"),
+        (_, true) => format!("the graph has no {kind}"),
+        ("", _) => format!("the request has no {kind}, and the graph has several"),
+        _ => format!("the graph has no {kind} {name:?}, or the name is ambiguous"),
     };
     let problem = Problem::missing("NAME_NOT_FOUND", message).at(field);
     match all.is_empty() {
         true => problem,
-        false => problem.remedy(format!("name one of {}", all.join("; "))),
+        false => problem.remedy(format!("use one of {}", all.join("; "))),
     }
 }

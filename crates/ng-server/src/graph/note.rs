@@ -81,13 +81,13 @@ pub fn decode(mut note: &[u8], changes: &[v1::Change]) -> Result<Vec<v1::ChangeR
     let form = take(&mut note, 1).and_then(|form| form.first().copied());
     let sum = take(&mut note, 4).and_then(|sum| sum.try_into().ok()).map(u32::from_le_bytes);
     if form != Some(FORM) || sum != Some(checksum_of(changes)) {
-        let message = "a transaction with this key was applied, and it had other changes";
+        let message = "a transaction with this key and other changes was applied before";
         return Err(Problem::argument("idempotency_key", message)
-            .remedy("use a new key for each transaction, and the same one to send it again"));
+            .remedy("use a new key for each transaction, and the same key only to repeat it"));
     }
     let mut results = vec![v1::ChangeResult::default(); changes.len()];
     let broken = || {
-        let message = "what is kept of the transaction with this key cannot be read";
+        let message = "the record of the transaction with this key cannot be read";
         Problem::new(ng_rpc::Code::DataLoss, "STORE_DAMAGED", message).at("idempotency_key")
     };
     for part in PARTS {

@@ -37,8 +37,9 @@ pub fn seconds_of(seconds: u32) -> Result<u32, Problem> {
         0 => Ok(PIN_SECONDS),
         1..=PIN_SECONDS_MAX => Ok(seconds),
         _ => {
-            let message = format!("{seconds} seconds are too long");
-            let remedy = format!("pin for {PIN_SECONDS_MAX} seconds at most, and again before");
+            let message = format!("{seconds} s is too long for a pin");
+            let remedy =
+                format!("pin for at most {PIN_SECONDS_MAX} s, and renew the pin before its end");
             Err(Problem::argument("seconds", message).remedy(remedy))
         }
     }
@@ -60,18 +61,20 @@ impl Pins {
         let (until, commit) = (now + Duration::from_secs(seconds.into()), snapshot.lsn());
         let full = |message: String| {
             Problem::new(Code::ResourceExhausted, "TOO_MANY_PINS", message)
-                .remedy("unpin a snapshot, or wait until the time of one is over")
+                .remedy("unpin a snapshot, or wait until one expires")
         };
         if let Some(pin) = all.get_mut(&commit) {
             if pin.holders >= HOLDERS_MAX {
-                return Err(full(format!("commit {commit} is pinned {HOLDERS_MAX} times")));
+                return Err(full(format!(
+                    "commit {commit} is pinned {HOLDERS_MAX} times, the limit"
+                )));
             }
             pin.until = pin.until.max(until);
             pin.holders += 1;
             return Ok(());
         }
         if all.len() >= PINS_MAX {
-            return Err(full(format!("{PINS_MAX} snapshots of this graph are pinned")));
+            return Err(full(format!("{PINS_MAX} snapshots of this graph are pinned, the limit")));
         }
         all.insert(commit, Pin { snapshot, until, holders: 1 });
         Ok(())
@@ -83,7 +86,7 @@ impl Pins {
     /// It is not pinned.
     pub fn unpin(&self, commit: u64, now: Instant) -> Result<(), Problem> {
         let mut all = self.lock(now);
-        let message = || format!("commit {commit} is not pinned, or its time is over");
+        let message = || format!("commit {commit} is not pinned, or its pin has expired");
         let pin = all.get_mut(&commit);
         let pin =
             pin.ok_or_else(|| Problem::missing("SNAPSHOT_NOT_PINNED", message()).at("commit"))?;

@@ -28,7 +28,7 @@ impl Graph {
     ) -> Result<v1::GetEmbedResponse, Problem> {
         let snapshot = self.snapshot(request.at_snapshot)?;
         let catalog = snapshot.catalog();
-        let missing = || Problem::argument("nodes", "the request names no nodes");
+        let missing = || Problem::argument("nodes", "the request has no nodes");
         let v1::Nodes { node_type, ids } = request.nodes.as_ref().ok_or_else(missing)?;
         let id = names::node_type(catalog, node_type, "nodes.node_type")?;
         let (tensor, meta) = names::tensor(catalog, id, &request.tensor, "tensor")?;
@@ -70,7 +70,7 @@ impl Graph {
         let bytes = total.saturating_mul(ENTRY_BYTES).saturating_add(16 * count);
         check_bytes(bytes, "ids").map_err(|problem| match request.limit {
             Some(_) => problem,
-            None => problem.remedy("ask for fewer nodes at once, or give a limit"),
+            None => problem.remedy("request fewer nodes at once, or give a limit"),
         })?;
         hold(bytes)?;
         let more = total.saturating_mul(EXPAND_BYTES_PER_ENTRY + ENTRY_BYTES);
@@ -98,15 +98,15 @@ fn check_bytes(bytes: u64, field: &str) -> Result<(), Problem> {
     if bytes <= ANSWER_BYTES_MAX {
         return Ok(());
     }
-    let message = format!("the answer would have {bytes} bytes, of {ANSWER_BYTES_MAX} at most");
+    let message = format!("the answer has {bytes} bytes, and the limit is {ANSWER_BYTES_MAX}");
     let problem = Problem::new(Code::ResourceExhausted, "ANSWER_TOO_LARGE", message).at(field);
-    Err(problem.remedy("ask for fewer nodes at once"))
+    Err(problem.remedy("request fewer nodes at once"))
 }
 
 pub(super) fn reserve(snapshot: &Snapshot, bytes: u64) -> Result<ng_types::Reservation, Problem> {
     snapshot.reserve(bytes).map_err(|error| {
         Problem::new(Code::ResourceExhausted, "OUT_OF_MEMORY", error.to_string())
-            .remedy("ask for less at once, or give the server a larger memory budget")
+            .remedy("request less at once, or give the server a larger memory budget")
             .retry_about(std::time::Duration::from_millis(50))
     })
 }

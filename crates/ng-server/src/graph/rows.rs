@@ -46,7 +46,8 @@ pub fn check(
         v1::Dtype::F32 if meta.dtype != Dtype::F32 => How::Encoded,
         same if same == stored && !meta.is_scaled() => How::AsStored,
         other => {
-            let message = format!("rows of {} for one of {}", other.as_str_name(), meta.dtype);
+            let message =
+                format!("the rows are {}, but the tensor is {}", other.as_str_name(), meta.dtype);
             let remedy = match stored {
                 v1::Dtype::F32 => "give DTYPE_F32".to_owned(),
                 other => format!("give DTYPE_F32 or {}", other.as_str_name()),
@@ -56,13 +57,13 @@ pub fn check(
     };
     let rows: Vec<u64> = std::iter::once(count as u64).chain(meta.shape.iter().copied()).collect();
     if given.shape != rows && !(count == 1 && given.shape == meta.shape) {
-        return Err(wrong(format!("rows of shape {:?}, not {rows:?}", given.shape)));
+        return Err(wrong(format!("the rows have shape {:?}, expected {rows:?}", given.shape)));
     }
     let element = if how == How::Encoded { Dtype::F32 } else { meta.dtype }.size_bytes() as u64;
     let expected = meta.num_columns().checked_mul(element * count as u64);
     if expected != Some(given.data.len() as u64) {
         let len = given.data.len();
-        return Err(wrong(format!("{len} bytes of rows, which their shape does not say")));
+        return Err(wrong(format!("the rows have {len} bytes, which does not match their shape")));
     }
     Ok(how)
 }

@@ -123,12 +123,12 @@ impl Admission {
         let bytes = bytes.max(1);
         if bytes > limits.bytes_in_flight {
             let message = format!(
-                "the request is foreseen to read {bytes} bytes, and {} are the limit of all \
-                 requests together",
+                "the request is expected to read {bytes} bytes, and the limit for all requests \
+             together is {}",
                 limits.bytes_in_flight
             );
             let problem = Problem::argument("targets", message);
-            return Err(problem.remedy("ask for fewer targets at once, or use a job"));
+            return Err(problem.remedy("request fewer targets at once, or use a job"));
         }
         let now = Instant::now();
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
@@ -250,9 +250,9 @@ impl Inner {
 fn shed(reason: &str, after: Duration) -> Problem {
     let after = after.clamp(RETRY_MIN, RETRY_MAX);
     let (word, message) = match reason {
-        "queue" => ("QUEUE_FULL", "the queue of requests is full"),
-        "bytes" => ("BYTES_EXHAUSTED", "the requests under way leave no room for this one"),
-        _ => ("TOO_LATE", "the answer would come after the deadline"),
+        "queue" => ("QUEUE_FULL", "the request queue is full"),
+        "bytes" => ("BYTES_EXHAUSTED", "requests in flight use all memory for requests"),
+        _ => ("TOO_LATE", "the answer would be later than the deadline"),
     };
     let problem = Problem::new(Code::ResourceExhausted, word, message).retry_about(after);
     let after = problem.retry_after.unwrap_or(after);
@@ -276,7 +276,7 @@ mod tests {
         let (admission, limits) = (admission(), limits(100, 3));
         let never = admission.take(&limits, None, (101, None)).expect_err("too large");
         assert_eq!((never.code, never.retry_after), (Code::InvalidArgument, None));
-        assert!(never.message.contains("100 are the limit"), "{}", never.message);
+        assert!(never.message.contains("together is 100"), "{}", never.message);
         let first = admission.take(&limits, None, (60, None)).expect("room");
         let full = admission.take(&limits, None, (41, None)).expect_err("no room");
         assert_eq!((full.code, full.reason.as_str()), (Code::ResourceExhausted, "BYTES_EXHAUSTED"));

@@ -11,7 +11,7 @@ use ng_rpc::{Code, Problem};
 pub fn parse(text: &[u8]) -> Result<Duration, Problem> {
     let bad = || {
         let text = String::from_utf8_lossy(text.get(..20).unwrap_or(text)).into_owned();
-        Problem::argument("grpc-timeout", format!("{text:?} is not a timeout"))
+        Problem::argument("grpc-timeout", format!("{text:?} is not a valid timeout"))
             .remedy("give 1 to 8 digits and one of H, M, S, m, u, n")
     };
     let (unit, digits) = text.split_last().ok_or_else(bad)?;
@@ -32,9 +32,9 @@ pub fn parse(text: &[u8]) -> Result<Duration, Problem> {
 
 /// That nobody waits any more.
 pub fn over() -> Problem {
-    let message = "the deadline was over before the answer was there";
+    let message = "the deadline passed before the answer was ready";
     Problem::new(Code::DeadlineExceeded, "DEADLINE_EXCEEDED", message)
-        .remedy("give a longer timeout, or ask for less at once")
+        .remedy("use a longer timeout, or request less at once")
 }
 
 #[cfg(test)]

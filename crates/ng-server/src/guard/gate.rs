@@ -190,9 +190,9 @@ fn enter(
     let mut caller = guard.caller(rules, authorization.map(HeaderValue::as_bytes), needed, id)?;
     let Some(policy) = policy else {
         let path: String = request.uri().path().chars().take(200).collect();
-        let message = format!("there is no method {path:?}");
+        let message = format!("method {path:?} does not exist");
         return Err(Problem::new(Code::Unimplemented, "METHOD_NOT_FOUND", message)
-            .remedy("reflection lists the methods of this server"));
+            .remedy("list the methods of this server with reflection"));
     };
     if guard.read_only && policy.changes {
         return Err(read_only(policy.method));
@@ -255,7 +255,7 @@ impl Place {
         let (what, limit) = match kind {
             Kind::Call | Kind::Look => ("calls", rules.limits.calls),
             Kind::Stream | Kind::Watch => ("streams", rules.limits.streams),
-            Kind::LookOn => ("watches of health", LOOKS_MAX),
+            Kind::LookOn => ("health watches", LOOKS_MAX),
         };
         let place = Self { guard: Arc::clone(guard), kind };
         let before = place.count().fetch_add(1, Ordering::SeqCst);
@@ -264,7 +264,7 @@ impl Place {
             return Ok(place);
         }
         guard.metrics.shed(if is_stream(kind) { "streams" } else { "calls" });
-        let message = format!("{limit} {what} are under way, which is the limit");
+        let message = format!("{limit} {what} are in flight, which is the limit");
         Err(Problem::new(Code::ResourceExhausted, "TOO_MANY_REQUESTS", message)
             .remedy("try again later")
             .retry_about(RETRY))

@@ -148,7 +148,7 @@ impl Caller {
             return Ok(());
         }
         let (has, needs) = (self.right.name(), right.name());
-        let message = format!("this needs the right {needs:?}, and the token has {has:?}");
+        let message = format!("the method needs the right {needs:?}, but the token has {has:?}");
         Err(Problem::new(Code::PermissionDenied, "RIGHT_TOO_LOW", message)
             .remedy("use a token with that right"))
     }
@@ -288,8 +288,8 @@ impl Guard {
         if ids <= limit {
             return Ok(());
         }
-        let message = format!("{ids} ids, and {limit} are the limit of a request");
-        Err(Problem::argument(field, message).remedy("ask for fewer at once, or use a job"))
+        let message = format!("the request has {ids} ids, and the limit is {limit}");
+        Err(Problem::argument(field, message).remedy("request fewer at once, or use a job"))
     }
 
     /// Takes a request for answers, of `targets` ids that is foreseen to read `bytes`. The
@@ -326,9 +326,9 @@ impl Guard {
                 Full::Token(most) => ("the token's requests", most),
                 Full::All(most) => ("all requests", most),
             };
-            let message = format!("{whose} under way have {most} bytes, which is the limit");
+            let message = format!("{whose} in flight have {most} bytes, which is the limit");
             Problem::new(Code::ResourceExhausted, "REQUEST_BYTES", message)
-                .remedy("send smaller requests, fewer at once, or try again later")
+                .remedy("send smaller or fewer requests at once, or try again later")
                 .retry_about(RETRY)
         })
     }
@@ -371,9 +371,9 @@ impl Guard {
 
     fn over_quota(&self, what: &str, after: Duration) -> Problem {
         self.metrics.shed("quota");
-        let message = format!("the token's quota of {what} for a second is used up");
+        let message = format!("the token's quota of {what} per second is used up");
         Problem::new(Code::ResourceExhausted, "QUOTA_EXHAUSTED", message)
-            .remedy("ask less often, or have the quota raised")
+            .remedy("send requests less often, or have the quota raised")
             .retry_about(after)
     }
 
@@ -384,21 +384,21 @@ impl Guard {
 
 /// That nothing may be changed here.
 pub fn read_only(what: &str) -> Problem {
-    let message = format!("{what} changes something, and this server is read-only");
+    let message = format!("{what} makes changes, but this server is read-only");
     Problem::new(Code::FailedPrecondition, "SERVER_READ_ONLY", message)
-        .remedy("ask a server that is not read-only")
+        .remedy("use a server that is not read-only")
 }
 
 /// That the server takes no more requests.
 pub fn shutting_down() -> Problem {
     Problem::new(Code::Unavailable, "SHUTTING_DOWN", "the server is shutting down")
-        .remedy("try again on another replica, or when it is back")
+        .remedy("try again on another replica, or after a restart")
 }
 
 fn unknown(refused: Refused) -> Problem {
     let (reason, message) = match refused {
-        Refused::None => ("NO_TOKEN", "this server wants a token"),
-        Refused::Unknown => ("UNKNOWN_TOKEN", "the token is not known"),
+        Refused::None => ("NO_TOKEN", "this server requires a token"),
+        Refused::Unknown => ("UNKNOWN_TOKEN", "the token is unknown"),
         Refused::Expired => ("EXPIRED_TOKEN", "the token has expired"),
     };
     Problem::new(Code::Unauthenticated, reason, message)

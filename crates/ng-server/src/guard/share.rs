@@ -61,9 +61,9 @@ impl Share {
         }
         let what = what.name();
         let message =
-            format!("the token has {most} {what} under way, which is the limit of a token");
+            format!("the token has {most} {what} in flight, which is the limit of a token");
         Err(Problem::new(Code::ResourceExhausted, "TOO_MANY_REQUESTS", message)
-            .remedy("try again once one of them has ended")
+            .remedy("try again after one of them has ended")
             .retry_about(RETRY))
     }
 

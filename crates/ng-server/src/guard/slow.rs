@@ -110,9 +110,9 @@ impl HttpBody for Timed {
                 Poll::Ready(Some(Err(error.into())))
             }
             Poll::Ready(_) => {
-                let message = "the request ended before all of it had come";
+                let message = "the request ended before it was complete";
                 let problem = Problem::new(Code::InvalidArgument, "REQUEST_INCOMPLETE", message)
-                    .remedy("send one whole message of gRPC");
+                    .remedy("send one complete gRPC message");
                 Poll::Ready(Some(Err(Box::new(Status::from(problem)))))
             }
             Poll::Pending if this.may_be_quiet() => Poll::Pending,
@@ -122,9 +122,9 @@ impl HttpBody for Timed {
                     this.sleep.as_mut().reset(Instant::now() + this.limit);
                 }
                 ready!(this.sleep.as_mut().poll(cx));
-                let message = format!("no bytes of the request came for {:?}", this.limit);
+                let message = format!("no bytes of the request arrived for {:?}", this.limit);
                 let problem = Problem::new(Code::DeadlineExceeded, "REQUEST_TOO_SLOW", message)
-                    .remedy("send the rest of a request without a pause");
+                    .remedy("send a request without long pauses");
                 Poll::Ready(Some(Err(Box::new(Status::from(problem)))))
             }
         }

@@ -1,4 +1,4 @@
-//! Tokens: who calls, and what they may do.
+//! Tokens: the identity and the rights of callers.
 //!
 //! What must not live here: what a method needs, messages. The invariants: the time of a comparison
 //! does not depend on how much of a token is right, and nothing that is shown or logged contains a
@@ -17,46 +17,50 @@ use super::policy::Right;
 use super::quota::{Quota, Quotas};
 use super::share::UnderWay;
 
-/// Bytes of a token file at most.
+/// The largest size of a token file in bytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-/// Characters of a token that stands in the file as it is.
+/// The least length of a token in plain text.
 const TOKEN_MIN: usize = 16;
-/// Bytes of a token that is looked at.
+/// The largest length of a token.
 const TOKEN_MAX: usize = 512;
+/// The form of a line, for messages.
+const LINE: &str = "RIGHT NAME TOKEN [EXPIRES] [requests=N] [seeds=N]";
 
-/// A line of a token file that is wrong, or a file that cannot be read.
+/// A token file that cannot be read or is not valid.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
-    /// The file.
-    #[error("{path}: {source}")]
+    /// The file cannot be read.
+    #[error("token file {path}: {source}")]
     File {
-        /// Which.
+        /// Its path.
         path: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
-    /// A line. What it says is not shown: it may be a secret.
-    #[error("line {line} of the token file: {what}")]
+    /// A line is not valid. The message does not show its text, which may be a secret.
+    #[error("token file{path}, line {line}: {what}")]
     Line {
+        /// The path of the file after a space, or empty if it is unknown.
+        path: String,
         /// Its number, from 1.
         line: usize,
-        /// What is wrong.
+        /// What is wrong, and what to do.
         what: String,
     },
 }
 
 /// A holder of a token.
 pub struct Holder {
-    /// What logs call it.
+    /// Its name in logs.
     pub name: String,
-    /// What it may do.
+    /// Its right.
     pub right: Right,
     digest: [u8; 32],
     expires: Option<SystemTime>,
-    /// What it may ask of the server in a second.
+    /// Its quotas per second.
     pub quota: Quota,
-    /// What it has under way.
+    /// Its requests in flight.
     pub under_way: Arc<UnderWay>,
 }
 
@@ -66,18 +70,18 @@ impl fmt::Debug for Holder {
     }
 }
 
-/// Why a caller is not let in.
+/// Why a caller is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refused {
     /// It has no token.
     None,
-    /// Its token is not known.
+    /// Its token is unknown.
     Unknown,
-    /// Its token was valid once.
+    /// Its token has expired.
     Expired,
 }
 
-/// All tokens that are known.
+/// All known tokens.
 #[derive(Debug, Default)]
 pub struct Tokens {
     holders: Vec<Arc<Holder>>,
@@ -86,24 +90,30 @@ pub struct Tokens {
 impl Tokens {
     /// Reads a token file. A line is `RIGHT NAME TOKEN [EXPIRES] [requests=N] [seeds=N]`: the right
     /// is `read`, `write` or `admin`; the token is its SHA-256 in hexadecimal digits, or the token
-    /// itself; `EXPIRES` is a day, `2027-01-31`, or a time, `2027-01-31T12:00:00Z`; quotas are for
-    /// a second. Empty lines and those that start with `#` are skipped.
+    /// itself; `EXPIRES` is a day, `2027-01-31`, or a time, `2027-01-31T12:00:00Z`; quotas are per
+    /// second. Empty lines and those that start with `#` are skipped.
     ///
     /// # Errors
-    /// Others can read the file, it cannot be read, a line is wrong, or there is no token.
+    /// The file cannot be read, other users can read it, a line is not valid, or it has no token.
     pub fn read(path: &Path, quotas: Quotas) -> Result<Self, TokenError> {
         let failed = |source| TokenError::File { path: path.display().to_string(), source };
         let bytes = ng_io::private_file(path, FILE_BYTES_MAX).map_err(failed)?;
         let text = String::from_utf8(bytes).map_err(|_| {
-            failed(std::io::Error::new(std::io::ErrorKind::InvalidData, "it is not UTF-8"))
+            let what = "the file is not valid UTF-8; write it as UTF-8 text";
+            failed(std::io::Error::new(std::io::ErrorKind::InvalidData, what))
         })?;
-        Self::parse(&text, quotas)
+        Self::parse(&text, quotas).map_err(|error| match error {
+            TokenError::Line { line, what, .. } => {
+                TokenError::Line { path: format!(" {}", path.display()), line, what }
+            }
+            other => other,
+        })
     }
 
-    /// The same, of what a file says.
+    /// Parses the content of a token file.
     ///
     /// # Errors
-    /// A line is wrong, or there is no token.
+    /// A line is not valid, or there is no token.
     pub fn parse(text: &str, quotas: Quotas) -> Result<Self, TokenError> {
         let mut holders: Vec<Arc<Holder>> = Vec::new();
         for (at, line) in text.lines().enumerate() {
@@ -111,21 +121,22 @@ impl Tokens {
             if line.is_empty() || line.starts_with('#') {
                 continue;
             }
-            let wrong = |what: String| TokenError::Line { line: at + 1, what };
+            let wrong = |what: String| TokenError::Line { path: String::new(), line: at + 1, what };
             let holder = holder_of(line, quotas).map_err(wrong)?;
             if holders.iter().any(|other| other.name == holder.name) {
-                return Err(wrong(format!("the name {:?} stands there twice", holder.name)));
+                let what = format!("the name {:?} is already used in an earlier line", holder.name);
+                return Err(wrong(format!("{what}; choose another name")));
             }
             holders.push(Arc::new(holder));
         }
         if holders.is_empty() {
-            return Err(TokenError::Line { line: 1, what: "there is no token".to_owned() });
+            let what = format!("the file has no token; add lines {LINE}");
+            return Err(TokenError::Line { path: String::new(), line: 1, what });
         }
         Ok(Self { holders })
     }
 
-    /// Takes over how much of their quotas holders have used, and what they have under way, from
-    /// the tokens before a reload.
+    /// Takes over used quotas and requests in flight from the tokens before a reload.
     pub fn go_on_from(&mut self, before: &Self) {
         for holder in &mut self.holders {
             let old = before.holders.iter().find(|old| old.name == holder.name);
@@ -137,17 +148,17 @@ impl Tokens {
         }
     }
 
-    /// Who has the token of a header such as `Bearer TOKEN`.
+    /// The holder of the token in a header such as `Bearer TOKEN`.
     ///
     /// # Errors
-    /// Nobody.
+    /// The header has no valid token.
     pub fn find(&self, header: Option<&[u8]>, now: SystemTime) -> Result<Arc<Holder>, Refused> {
         let token = header.and_then(bearer).ok_or(Refused::None)?;
         if token.len() > TOKEN_MAX {
             return Err(Refused::Unknown);
         }
         let digest: [u8; 32] = Sha256::digest(token).into();
-        // All are compared, so that the time does not tell which one was nearly right.
+        // All tokens are compared, so that the time does not reveal a partial match.
         let mut found = None;
         for holder in &self.holders {
             let same: Choice = holder.digest.ct_eq(&digest);
@@ -170,12 +181,12 @@ fn bearer(header: &[u8]) -> Option<&[u8]> {
 
 fn holder_of(line: &str, quotas: Quotas) -> Result<Holder, String> {
     let mut words = line.split_whitespace();
-    let mut word = |what| words.next().ok_or_else(|| format!("there is no {what}"));
+    let mut word = |what| words.next().ok_or_else(|| format!("the {what} is missing: use {LINE}"));
     let right = match word("right")? {
         "read" | "read-only" => Right::Read,
         "write" | "read-write" => Right::Write,
         "admin" => Right::Admin,
-        _ => return Err("the right is not read, write or admin".to_owned()),
+        _ => return Err("the right is not valid: use read, write or admin".to_owned()),
     };
     let name = word("name")?.to_owned();
     let digest = digest_of(word("token")?)?;
@@ -183,7 +194,7 @@ fn holder_of(line: &str, quotas: Quotas) -> Result<Holder, String> {
     for word in words {
         let number = |text: &str| {
             let number = text.parse::<u32>().ok().filter(|number| *number > 0);
-            number.ok_or_else(|| format!("{word:?} needs a number of 1 or more"))
+            number.ok_or_else(|| format!("{word:?} is not valid: use a number of 1 or more"))
         };
         if let Some(text) = word.strip_prefix("requests=") {
             quotas.requests = Some(number(text)?);
@@ -192,7 +203,9 @@ fn holder_of(line: &str, quotas: Quotas) -> Result<Holder, String> {
         } else {
             let time = time_of(word);
             expires = Some(time.ok_or_else(|| {
-                "after the token come a day such as 2027-01-31, requests=N and seeds=N".to_owned()
+                "the text after the token is not valid: use a day such as 2027-01-31, requests=N \
+                 or seeds=N"
+                    .to_owned()
             })?);
         }
     }
@@ -211,7 +224,7 @@ fn digest_of(word: &str) -> Result<[u8; 32], String> {
     if !is_digest {
         if !(TOKEN_MIN..=TOKEN_MAX).contains(&word.len()) {
             return Err(format!(
-                "the token has {} characters, and needs {TOKEN_MIN} to {TOKEN_MAX}",
+                "the token has {} characters: use {TOKEN_MIN} to {TOKEN_MAX}, or its SHA-256",
                 word.len()
             ));
         }
@@ -305,8 +318,8 @@ mod tests {
     fn wrong_lines_are_named_without_their_secrets() {
         for (text, what) in [
             ("", "no token"),
-            ("root ann long-enough-token", "not read, write or admin"),
-            ("read ann", "no token"),
+            ("root ann long-enough-token", "read, write or admin"),
+            ("read ann", "the token is missing"),
             ("read ann short", "5 characters"),
             ("read ann long-enough-token tomorrow", "2027-01-31"),
             ("read ann long-enough-token 2027-13-01", "2027-01-31"),

@@ -74,9 +74,9 @@ fn full(full: Full) -> Problem {
         Full::Token(most) => ("the token has", most),
         Full::All(most) => ("clients have", most),
     };
-    let message = format!("{who} not read answers of {most} bytes yet, which is the limit");
+    let message = format!("{who} {most} bytes of unread answers, which is the limit");
     Problem::new(Code::ResourceExhausted, "UNREAD_ANSWERS", message)
-        .remedy("read answers as they come, ask for fewer nodes at once, or try again later")
+        .remedy("read answers as they arrive, request fewer nodes, or try again later")
         .retry_about(RETRY)
 }
 

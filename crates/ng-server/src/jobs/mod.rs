@@ -230,14 +230,14 @@ impl Jobs {
         let found = found.ok_or_else(|| {
             let missing = |message| Problem::missing("JOB_NOT_FOUND", message).at("job");
             if self.is_of_another_run(id) {
-                let message = format!("job {id:?} was not taken since this server was started");
+                let message = format!("job {id:?} was not accepted since this server started");
                 return missing(message).remedy(
-                    "jobs do not survive a restart: ask again with a new job; if there are \
-                     several servers, ask the one that took it",
+                    "jobs do not survive a restart: start a new job; with several servers, ask the \
+one that accepted it",
                 );
             }
-            missing(format!("there is no job {id:?}"))
-                .remedy("results are kept for a while only: ask again with a new job")
+            missing(format!("job {id:?} does not exist"))
+                .remedy("results are kept for a limited time: start a new job")
         })?;
         Ok(found.found())
     }
@@ -246,7 +246,11 @@ impl Jobs {
     fn new_id(&self) -> Result<String, Problem> {
         let mut bytes = [0; ID_BYTES];
         getrandom::fill(&mut bytes).map_err(|error| {
-            Problem::new(Code::Internal, "IO_FAILED", format!("no random numbers: {error}"))
+            Problem::new(
+                Code::Internal,
+                "IO_FAILED",
+                format!("cannot read random numbers: {error}"),
+            )
         })?;
         let random: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
         Ok(format!("{}-{random}", self.run))
@@ -328,5 +332,5 @@ fn told(problem: &Problem) -> String {
 fn full(message: String) -> Problem {
     Problem::new(Code::ResourceExhausted, "JOBS_FULL", message)
         .retry_about(RETRY_AFTER)
-        .remedy("try again when some have ended, or cancel some")
+        .remedy("try again after some have ended, or cancel some")
 }

@@ -64,9 +64,9 @@ impl<'a> Pieces<'a> {
             let bytes = (piece.row_bytes() as u64).saturating_mul(self.work.targets.len() as u64);
             if bytes > self.result_bytes {
                 let most = self.result_bytes;
-                let message = format!("the result would take {bytes} bytes, and may take {most}");
+                let message = format!("the result needs {bytes} bytes, and the limit is {most}");
                 return Err(Problem::new(Code::ResourceExhausted, "RESULT_TOO_LARGE", message)
-                    .remedy("ask for fewer targets in each job"));
+                    .remedy("use fewer targets per job"));
             }
             let mut rows = piece;
             rows.data.reserve_exact((bytes as usize).saturating_sub(rows.data.len()));
@@ -74,9 +74,11 @@ impl<'a> Pieces<'a> {
             return Ok(());
         };
         if (rows.dtype, &rows.row) != (piece.dtype, &piece.row) {
-            let message = "the model was replaced while the job ran: its rows differ";
-            return Err(Problem::new(Code::Aborted, "MODEL_CHANGED", message)
-                .remedy("ask again with a new job"));
+            let message =
+                "the model was replaced while the job ran, and its rows have another form";
+            return Err(
+                Problem::new(Code::Aborted, "MODEL_CHANGED", message).remedy("start a new job")
+            );
         }
         rows.data.extend_from_slice(&piece.data);
         rows.count += piece.count;

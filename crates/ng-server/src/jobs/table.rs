@@ -41,13 +41,13 @@ impl Table {
         }
         let count = self.unfinished.len();
         if count >= bounds.unfinished {
-            return Err(full(format!("{count} jobs wait or run, which is as many as may")));
+            return Err(full(format!("{count} jobs are waiting or running, which is the limit")));
         }
         let bytes = record.bytes + self.unfinished.iter().map(|one| one.bytes).sum::<u64>();
         if bytes > bounds.target_bytes {
             let most = bounds.target_bytes;
             return Err(full(format!(
-                "the targets of jobs would take {bytes} bytes, and may take {most}"
+                "the targets of jobs need {bytes} bytes, and the limit is {most}"
             )));
         }
         self.unfinished.push_back(record);

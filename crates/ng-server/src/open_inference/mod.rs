@@ -72,7 +72,7 @@ pub fn model(state: &State, name: &str, version: &str) -> Result<Arc<Model>, Pro
             let known = if known.is_empty() { "no models".to_owned() } else { known.join(", ") };
             let of_version =
                 if version.is_empty() { String::new() } else { format!(" of version {version:?}") };
-            let message = format!("there is no model {name:?}{of_version}");
+            let message = format!("model {name:?}{of_version} does not exist");
             Err(Problem::missing("MODEL_NOT_FOUND", message)
                 .at("model_name")
                 .remedy(format!("the server has {known}")))
@@ -82,7 +82,7 @@ pub fn model(state: &State, name: &str, version: &str) -> Result<Arc<Model>, Pro
                 several.iter().map(|model| format!("{}/{name}", model.graph.name)).collect();
             let message = format!("several graphs have a model {name:?}");
             Err(Problem::argument("model_name", message)
-                .remedy(format!("name one of {}", names.join(", "))))
+                .remedy(format!("use one of {}", names.join(", "))))
         }
     }
 }
@@ -162,15 +162,15 @@ pub async fn infer(
                 deadline = [deadline, end].into_iter().flatten().min();
             }
             _ => {
-                let message = format!("no parameter {name:?} is known");
+                let message = format!("parameter {name:?} is unknown");
                 return Err(Problem::argument("parameters", message)
-                    .remedy("seed, at_snapshot, max_lag_commits and timeout are"));
+                    .remedy("use seed, at_snapshot, max_lag_commits or timeout"));
             }
         }
     }
     if let Some(other) = request.outputs.iter().find(|output| output.name != OUTPUT) {
         let message = format!("the model has no output {:?}", other.name);
-        return Err(Problem::argument("outputs", message).remedy(format!("ask for {OUTPUT:?}")));
+        return Err(Problem::argument("outputs", message).remedy(format!("request {OUTPUT:?}")));
     }
     let targets = targets(&mut request)?;
     let model_of = Arc::clone(&model);
@@ -210,14 +210,14 @@ fn whole(name: &str, given: Option<&ParameterChoice>) -> Result<u64, Problem> {
         _ => None,
     };
     found.ok_or_else(|| {
-        let message = format!("parameter {name:?} has to be a whole number from 0");
+        let message = format!("parameter {name:?} must be a whole number of at least 0");
         Problem::argument("parameters", message).remedy("give an integer")
     })
 }
 
 /// What the protocol knows and this server does not.
 pub fn unknown(what: &str) -> Problem {
-    let message = format!("this server has no {what}: it answers models of graphs");
+    let message = format!("this server has no {what}: it serves models of graphs only");
     Problem::new(Code::Unimplemented, "UNIMPLEMENTED", message)
-        .remedy("ask for the metadata of the model, or for an answer")
+        .remedy("request the metadata of the model, or inference")
 }

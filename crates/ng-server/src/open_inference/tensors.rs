@@ -47,14 +47,14 @@ pub fn targets(request: &mut ModelInferRequest) -> Result<Targets, Problem> {
     };
     let (name, contents) = (input.name.as_str(), input.contents.take());
     if let Some((other, _)) = input.parameters.iter().next() {
-        let message = format!("no parameter {other:?} of an input is known");
-        return Err(Problem::argument("inputs.parameters", message).remedy("leave it out"));
+        let message = format!("parameter {other:?} of an input is unknown");
+        return Err(Problem::argument("inputs.parameters", message).remedy("drop it"));
     }
     let is_pairs = match name {
         NODES | GRAPHS => false,
         EDGES => true,
         other => {
-            return Err(Problem::argument("inputs.name", format!("no model has input {other:?}"))
+            return Err(Problem::argument("inputs.name", format!("input {other:?} is unknown"))
                 .remedy(format!("give {NODES:?}, {EDGES:?} or {GRAPHS:?}")));
         }
     };
@@ -64,16 +64,15 @@ pub fn targets(request: &mut ModelInferRequest) -> Result<Targets, Problem> {
         ([], Some(contents)) => from_contents(&input.datatype, contents)?,
         (raw, contents) => {
             let given = raw.len() + usize::from(contents.is_some());
-            let message = format!("input {name:?} has its numbers {given} times");
+            let message = format!("input {name:?} has its values {given} times");
             return Err(Problem::argument("raw_input_contents", message)
                 .remedy("give them once, as contents or as raw contents"));
         }
     };
     if ids.len() as u64 != count {
-        let message =
-            format!("input {name:?} has {} numbers, and its shape has {count}", ids.len());
+        let message = format!("input {name:?} has {} values, but its shape has {count}", ids.len());
         return Err(Problem::argument("inputs.shape", message)
-            .remedy("give as many numbers as the shape has"));
+            .remedy("give one value for each element of the shape"));
     }
     Ok(match name {
         NODES => Targets::Nodes(ids),
@@ -141,5 +140,5 @@ fn no_ids(datatype: &str) -> Problem {
 }
 
 fn below_zero() -> Problem {
-    Problem::argument("inputs", "an id is below 0").remedy("ids are numbered from 0")
+    Problem::argument("inputs", "an id is below 0").remedy("use ids from 0")
 }

@@ -61,7 +61,7 @@ impl Message {
 
     fn tensor(&self, column: &Column, rows: usize) -> Result<(String, v1::Tensor), Problem> {
         let meta = self.snapshot.catalog().tensor(column.tensor);
-        let meta = meta.ok_or_else(|| Problem::argument("tensors", "a tensor is gone"))?;
+        let meta = meta.ok_or_else(|| Problem::argument("tensors", "a tensor no longer exists"))?;
         let dtype = match column.dtype {
             Dtype::F32 => v1::Dtype::F32,
             Dtype::F16 => v1::Dtype::F16,

@@ -96,10 +96,10 @@ impl Sampling {
     ) -> Result<Batches, Problem> {
         let share = caller.share(What::Samples, STREAMS)?;
         let permit = Arc::clone(&self.streams).try_acquire_owned().map_err(|_| {
-            let message = format!("{STREAMS} streams of batches are made already");
+            let message = format!("{STREAMS} streams of batches are running, which is the limit");
             Problem::new(Code::ResourceExhausted, "STREAMS_FULL", message)
                 .retry_about(RETRY_AFTER)
-                .remedy("try again when one has ended")
+                .remedy("try again after one has ended")
         })?;
         let snapshot = graph.snapshot(request.at_snapshot)?;
         let sampler = sampler(&snapshot, request)?;
@@ -124,7 +124,7 @@ impl Sampling {
         let to = Reader { runtime: Handle::current(), give, peer, unread };
         let first = request.first_batch;
         let system = |error| {
-            Problem::new(Code::Unavailable, "SYSTEM", format!("no thread can be started: {error}"))
+            Problem::new(Code::Unavailable, "SYSTEM", format!("cannot start a thread: {error}"))
                 .remedy("try again later")
         };
         let work = move || {
@@ -194,8 +194,8 @@ fn give_way(is_full: &impl Fn() -> bool) {
 /// Why a stream ends early; a defect of what makes it is no end of an epoch.
 fn unless_a_defect(make: impl FnOnce() -> Option<Ended>) -> Option<Ended> {
     catch_unwind(AssertUnwindSafe(make)).unwrap_or_else(|_| {
-        tracing::error!("a stream of mini-batches was given up because of a defect");
-        let message = "the stream met a defect of the server; its log says where";
+        tracing::error!("a stream of mini-batches failed by a server bug");
+        let message = "the stream failed by a server bug; see the server's log";
         Some(Problem::new(Code::Internal, "DEFECT", message).into())
     })
 }
@@ -208,9 +208,10 @@ fn seeds_left(plan: &SeedPlan, first_batch: u64) -> u64 {
 
 /// That a stream was ended because its reader let it wait.
 fn unread(number: u64, limit: Duration) -> Problem {
-    let message = format!("batch {number} was not read for {limit:?}, so the stream was ended");
+    let message =
+        format!("batch {number} was not read for {limit:?}, so the server ended the stream");
     Problem::new(Code::Aborted, "STREAM_UNREAD", message)
-        .remedy(format!("ask for the rest with first_batch {number}"))
+        .remedy(format!("request the other batches with first_batch {number}"))
 }
 
 fn sampler(snapshot: &Arc<Snapshot>, request: &v1::SampleRequest) -> Result<Sampler, Problem> {
@@ -238,9 +239,12 @@ fn sampler(snapshot: &Arc<Snapshot>, request: &v1::SampleRequest) -> Result<Samp
                 .collect();
             known.sort_unstable();
             known.dedup();
-            return Err(Problem::missing("NAME_NOT_FOUND", format!("no nodes have {name:?}"))
-                .at("tensors")
-                .remedy(format!("there are {}", known.join(", "))));
+            return Err(Problem::missing(
+                "NAME_NOT_FOUND",
+                format!("no node type has a tensor {name:?}"),
+            )
+            .at("tensors")
+            .remedy(format!("use one of {}", known.join(", "))));
         }
         tensors.extend(
             found.iter().filter(|tensor| !tensors.contains(tensor)).copied().collect::<Vec<_>>(),

@@ -25,8 +25,8 @@ pub fn inputs(
     let is_split = !request.split.is_empty();
     let (id, meta) = node_type(catalog, &seeds.node_type, is_split)?;
     if is_split && !seeds.ids.is_empty() {
-        return Err(Problem::argument("split", "the request has ids and a split")
-            .remedy("leave one of them out"));
+        return Err(Problem::argument("split", "the request has both ids and a split")
+            .remedy("drop one of them"));
     }
     if is_split {
         let ids = of_split(snapshot, (id, meta), &request.split)?;
@@ -41,7 +41,7 @@ pub fn inputs(
     if let Some(bad) = seeds.ids.iter().find(|node| **node >= meta.num_nodes) {
         let message = format!("node {bad} of {:?} is not in 0 ... {}", meta.name, meta.num_nodes);
         let problem = Problem::new(Code::OutOfRange, "NODE_OUT_OF_RANGE", message);
-        return Err(problem.at("seeds.ids").remedy("name nodes that there are"));
+        return Err(problem.at("seeds.ids").remedy("use ids of existing nodes"));
     }
     let count = seeds.ids.len() as u64;
     Ok((Arc::new(Inputs::listed(id, seeds.ids)), count))
@@ -63,10 +63,10 @@ fn node_type<'c>(
         (Some(only), None) => Ok(only),
         _ => {
             let names: Vec<&str> = all().map(|(_, meta)| meta.name.as_str()).collect();
-            let message = format!("{name:?} is not one type of nodes that have such seeds");
+            let message = format!("{name:?} is not one node type with such seeds");
             Err(Problem::missing("NAME_NOT_FOUND", message)
                 .at("seeds.node_type")
-                .remedy(format!("there are {}", names.join(", "))))
+                .remedy(format!("use one of {}", names.join(", "))))
         }
     }
 }
@@ -80,14 +80,14 @@ fn of_split(
     let plain = name.strip_suffix("_mask").unwrap_or(name);
     let code = SPLITS.iter().find(|(known, _)| *known == plain).map(|(_, code)| *code);
     let code = code.ok_or_else(|| {
-        Problem::missing("NAME_NOT_FOUND", format!("there is no split {name:?}"))
+        Problem::missing("NAME_NOT_FOUND", format!("{name:?} is not a split"))
             .at("split")
-            .remedy("there are train, val and test")
+            .remedy("use train, val or test")
     })?;
     let tensor = snapshot.catalog().find_tensor(Owner::Node(id), SPLIT);
     let has_several = meta.tensor("split_1").is_some();
     let (Some(tensor), false) = (tensor, has_several) else {
-        let message = format!("nodes {:?} have not exactly one set of splits", meta.name);
+        let message = format!("node type {:?} does not have exactly one set of splits", meta.name);
         return Err(Problem::argument("split", message).remedy("give ids"));
     };
     let (mut ids, mut start) = (Vec::new(), 0);

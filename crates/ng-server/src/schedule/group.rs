@@ -119,7 +119,7 @@ pub(super) fn known(question: &Question) -> Option<Answered> {
 }
 
 fn ended() -> Problem {
-    Problem::new(Code::Internal, "DEFECT", "a group gave fewer answers than it had requests")
+    Problem::new(Code::Internal, "DEFECT", "a group has fewer answers than requests")
 }
 
 /// The rows of one request.
@@ -343,8 +343,8 @@ impl Asked<'_> {
             let places = from.iter().zip(to).map(|(a, b)| (all.places[a], all.places[b]));
             let places: Vec<(usize, usize)> = places.collect();
             let rows = all.rows.dots(places.into_iter()).ok_or_else(|| {
-                let message = "the model gives no vectors of f32, so pairs have no scores";
-                Problem::argument("targets.edges", message).remedy("ask for nodes")
+                let message = "the model returns no f32 vectors, so pairs have no scores";
+                Problem::argument("targets.edges", message).remedy("request nodes")
             })?;
             Ok(self.found(rows, from.iter().chain(to), &all))
         };

@@ -214,7 +214,7 @@ fn waiting(
 
 fn ending() -> Problem {
     Problem::new(Code::Unavailable, "SHUTTING_DOWN", "the server is shutting down")
-        .remedy("try again on another replica, or when it is back")
+        .remedy("try again on another replica, or after a restart")
 }
 
 impl Shared {
@@ -229,7 +229,7 @@ impl Shared {
         let answer = || group::answer(requests, self.switches, &self.counters);
         // A defect takes its group with it, and no lane.
         if catch_unwind(AssertUnwindSafe(answer)).is_err() {
-            tracing::error!("a group was given up because of a defect");
+            tracing::error!("a group of requests failed by a server bug");
         }
         self.queue.is_done(owner);
     }
@@ -239,7 +239,7 @@ impl Shared {
         if self.queue.has_ended() {
             return ending();
         }
-        let message = "the request met a defect of the server; its log says where";
+        let message = "the request failed by a server bug; see the server's log";
         Problem::new(Code::Internal, "DEFECT", message)
     }
 }

@@ -27,7 +27,8 @@ impl Default for Switches {
 /// Letters that switch nothing.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "{given:?} names no parts of the scheduler: G groups, S orders, C keeps answers, N is none"
+    "{given:?} is not valid for scheduler: expected letters of G (groups requests), S (orders \
+         them), C (caches answers), or N (none)"
 )]
 pub struct BadSwitches {
     given: String,

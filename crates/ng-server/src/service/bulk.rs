@@ -70,9 +70,9 @@ async fn feed(
             Ok(Some(message)) => match message.part {
                 Some(Part::Arrow(piece)) => (Ok(Some(piece)), false),
                 Some(Part::Head(_)) => {
-                    (Err(Problem::argument("head", "there is a second head")), true)
+                    (Err(Problem::argument("head", "the stream has a second head")), true)
                 }
-                None => (Err(Problem::argument("arrow", "a message that says nothing")), true),
+                None => (Err(Problem::argument("arrow", "a message is empty")), true),
             },
         };
         if give.send(piece).await.is_err() || is_last {
@@ -99,6 +99,6 @@ async fn next(
 
 /// The sender went away before all pieces had come.
 fn gone() -> Problem {
-    let message = "the sender went away before its columns had come; nothing was changed";
+    let message = "the connection ended before all columns arrived; nothing was changed";
     Problem::new(Code::Cancelled, "STOPPED", message)
 }

@@ -80,15 +80,15 @@ pub(super) async fn model_of(
         Some(Dfg::Model(name)) => {
             let odd = [("fanouts", !how.0.is_empty()), ("output", !how.1.is_empty())];
             if let Some((field, _)) = odd.iter().find(|(_, given)| *given) {
-                let message = "a registered model is asked as it was registered";
+                let message = "the setting of a registered model cannot be changed in a request";
                 return Err(Problem::argument(field, message)
-                    .remedy("leave it out, register the model so, or send its files"));
+                    .remedy("drop it, register the model with it, or send the model's files"));
             }
             return state.catalogue.model(&request.graph, &name);
         }
         None => {
-            let problem = Problem::argument("model", "the request names no model");
-            return Err(problem.remedy("name a model that is registered, or send its files"));
+            let problem = Problem::argument("model", "the request has no model");
+            return Err(problem.remedy("give the name of a registered model, or send its files"));
         }
     };
     // It computes what it likes, so that it needs more than reading answers does.

@@ -23,16 +23,16 @@ pub(super) async fn submit(
     request: v1::GraphAnalysisRequest,
 ) -> Result<v1::GraphAnalysisResponse, Problem> {
     let missing = || Problem::argument("request", "the job has no request");
-    let mut asked =
-        request.request.ok_or_else(|| missing().remedy("give the request that Run takes"))?;
+    let mut asked = request.request.ok_or_else(|| missing().remedy("give a request as for Run"))?;
     let bounds = state.jobs.bounds();
     let keep = match Duration::from_secs(request.keep_seconds.into()) {
         Duration::ZERO => bounds.keep,
         keep if keep > bounds.keep_max => {
             let (keep, most) = (keep.as_secs(), bounds.keep_max.as_secs());
-            let message = format!("{keep} seconds are longer than results are kept");
-            return Err(Problem::argument("keep_seconds", message)
-                .remedy(format!("ask for {most} at most")));
+            let message = format!("{keep} s is longer than results can be kept");
+            return Err(
+                Problem::argument("keep_seconds", message).remedy(format!("use at most {most}"))
+            );
         }
         keep => keep,
     };
@@ -41,7 +41,7 @@ pub(super) async fn submit(
     let targets = Targets::try_from(asked.targets)?;
     if targets.is_empty() {
         let problem = Problem::argument("request.targets", "the job has no targets");
-        return Err(problem.remedy("name nodes, edges or graphs"));
+        return Err(problem.remedy("give nodes, edges or graphs"));
     }
     state.guard.take_targets(caller, targets.len() as u64)?;
     let owner = caller.name().map(str::to_owned);

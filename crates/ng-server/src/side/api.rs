@@ -68,7 +68,8 @@ impl<S: Send + Sync, T: serde::de::DeserializeOwned> FromRequestParts<S> for Ask
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
         let query = Query::<T>::from_request_parts(parts, state).await;
         let wrong = |rejection: QueryRejection| {
-            Problem::argument("query", rejection.body_text()).remedy("see what the page asks for")
+            Problem::argument("query", rejection.body_text())
+                .remedy("correct the query of the address")
         };
         Ok(Self(query.map_err(wrong)?.0))
     }
@@ -88,9 +89,9 @@ pub async fn by_own_name(
         let problem = Problem::new(
             Code::PermissionDenied,
             "FOREIGN_NAME",
-            "this port answers to requests for an address or for localhost alone",
+            "this port serves requests to an IP address or localhost only",
         );
-        return Refusal(problem.remedy("name the host localhost")).into_response();
+        return Refusal(problem.remedy("use the host name localhost")).into_response();
     }
     next.run(request).await
 }
@@ -199,8 +200,8 @@ async fn neighbors(
     let (graph, ids) = (state.catalogue.graph(&graph)?, ids_of(&ids)?);
     let limit = limit.unwrap_or(16);
     if limit > LIMIT_MAX {
-        let problem = Problem::argument("limit", format!("{limit} neighbours of a node"));
-        return Err(problem.remedy(format!("ask for {LIMIT_MAX} at most")).into());
+        let problem = Problem::argument("limit", format!("{limit} neighbours are too many"));
+        return Err(problem.remedy(format!("request at most {LIMIT_MAX}")).into());
     }
     let read = move || lists(&graph.store.snapshot(), edge_type, &ids, limit);
     let (commit, lists) = state.work.read(caller.deadline, read).await?;
@@ -268,7 +269,7 @@ async fn scores(
     let numbers: Option<Vec<Vec<Value>>> =
         (0..rows.count as usize).map(|at| row(rows, at)).collect();
     let numbers = numbers.ok_or_else(|| {
-        Problem::argument("model", format!("rows of {title} are not numbers that a page shows"))
+        Problem::argument("model", format!("the page cannot show the dtype of rows of {title}"))
     })?;
     Ok(Json(json!({
         "model": title,
@@ -301,13 +302,13 @@ fn row(rows: &Rows, at: usize) -> Option<Vec<Value>> {
 /// Ids that commas separate.
 fn ids_of(text: &str) -> Result<Vec<u64>, Problem> {
     if text.split(',').count() > IDS_MAX {
-        let problem = Problem::argument("ids", "the request names too many nodes");
-        return Err(problem.remedy(format!("name {IDS_MAX} at most")));
+        let problem = Problem::argument("ids", "the request has too many nodes");
+        return Err(problem.remedy(format!("give at most {IDS_MAX}")));
     }
     let number = |word: &str| {
         word.trim().parse::<u64>().map_err(|_| {
             let shown: String = word.chars().take(40).collect();
-            Problem::argument("ids", format!("{shown:?} is no node id"))
+            Problem::argument("ids", format!("{shown:?} is not a node id"))
                 .remedy("write ids as 1,2,3")
         })
     };

@@ -23,7 +23,7 @@ pub async fn readyz(
         None | Some("") => state.not_ready(),
         Some("prepared") => state.not_ready().or_else(|| state.not_prepared()),
         Some(other) => {
-            let odd = format!("there is no condition {other:?}; there is /readyz?prepared\n");
+            let odd = format!("condition {other:?} is unknown; use /readyz or /readyz?prepared\n");
             return (StatusCode::BAD_REQUEST, odd);
         }
     };

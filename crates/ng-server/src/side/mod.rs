@@ -18,7 +18,7 @@ use crate::guard::refusal::Refusal;
 use crate::state::State;
 
 async fn nothing() -> Refusal {
-    let problem = Problem::missing("PATH_NOT_FOUND", "there is nothing at this path");
+    let problem = Problem::missing("PATH_NOT_FOUND", "this path does not exist");
     Refusal(problem.remedy("see /, /metrics, /readyz, /v1/run and /v2"))
 }
 

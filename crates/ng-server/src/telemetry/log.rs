@@ -14,7 +14,7 @@ pub struct Level(reload::Handle<EnvFilter, Registry>);
 
 /// A level that is not one.
 #[derive(Debug, thiserror::Error)]
-#[error("{level:?} is not a level of the log: error, warn, info, debug and ng_server=debug are")]
+#[error("{level:?} is not a log level: expected error, warn, info, debug or e.g. ng_server=debug")]
 pub struct BadLevel {
     level: String,
 }

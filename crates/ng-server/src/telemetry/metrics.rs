@@ -39,24 +39,32 @@ pub const METRICS: &[(&str, char, &str)] = &[
     ("neargraph_stage_seconds", 'h', "Time of a stage of requests for answers"),
     ("neargraph_queue_requests", 'g', "Requests that wait for a lane"),
     ("neargraph_lanes", 'g', "Lanes, by whether they compute a group"),
-    ("neargraph_group_requests", 'h', "Requests that were computed together, seen by each of them"),
-    ("neargraph_admitted_requests", 'g', "Requests for answers that are taken and not computed"),
-    ("neargraph_admitted_bytes", 'g', "Bytes that those requests are foreseen to read"),
-    ("neargraph_foreseen_bytes_total", 'c', "Bytes that admitted requests were foreseen to read"),
+    ("neargraph_group_requests", 'h', "Size of the group in which a request was computed"),
+    (
+        "neargraph_admitted_requests",
+        'g',
+        "Inference requests that are admitted and not yet computed",
+    ),
+    ("neargraph_admitted_bytes", 'g', "Bytes that admitted requests are expected to read"),
+    (
+        "neargraph_foreseen_bytes_total",
+        'c',
+        "Bytes that admitted requests were expected to read, in total",
+    ),
     ("neargraph_groups_total", 'c', "Groups of requests that were computed"),
-    ("neargraph_answers_total", 'c', "Rows that were answered, by where they came from"),
-    ("neargraph_cache_bytes", 'g', "Bytes of answers that are kept"),
+    ("neargraph_answers_total", 'c', "Answered rows, by source"),
+    ("neargraph_cache_bytes", 'g', "Bytes of cached answers"),
     (
         "neargraph_cache_invalidations_total",
         'c',
-        "Answers found ended by a commit, and commits that ended all answers of a model",
+        "Cached answers that commits made invalid, and commits that did so for a whole model",
     ),
     ("neargraph_reads_total", 'c', "Reads of the device"),
     ("neargraph_read_bytes_total", 'c', "Bytes read from the device"),
-    ("neargraph_useful_bytes_total", 'c', "Bytes that were taken of those read"),
-    ("neargraph_rows_total", 'c', "Rows of tensors that were wanted, by where they were"),
+    ("neargraph_useful_bytes_total", 'c', "The part of the bytes read that was used"),
+    ("neargraph_rows_total", 'c', "Requested rows of tensors, by source"),
     ("neargraph_device_depth", 'g', "Reads in flight, averaged over completed reads"),
-    ("neargraph_device_busy_seconds", 'g', "Time in which a read was in flight"),
+    ("neargraph_device_busy_seconds", 'g', "Time with at least one read in flight"),
     ("neargraph_memory_bytes", 'g', "Bytes of the memory budget, by user"),
     ("neargraph_memory_budget_bytes", 'g', "The memory budget of a graph"),
     ("neargraph_wal_bytes", 'g', "Bytes written to the log since this server became the writer"),
@@ -64,12 +72,12 @@ pub const METRICS: &[(&str, char, &str)] = &[
     ("neargraph_snapshot_commit", 'g', "The newest commit"),
     ("neargraph_pinned_snapshots", 'g', "Snapshots that are pinned"),
     ("neargraph_jobs", 'g', "Jobs, by state"),
-    ("neargraph_sample_streams", 'g', "Streams of mini-batches that are made"),
-    ("neargraph_shed_total", 'c', "Requests and connections that were refused, by reason"),
-    ("neargraph_held_bytes", 'g', "Bytes of large requests under way and of unread answers"),
+    ("neargraph_sample_streams", 'g', "Streams of mini-batches in progress"),
+    ("neargraph_shed_total", 'c', "Rejected requests and connections, by reason"),
+    ("neargraph_held_bytes", 'g', "Bytes of large requests in flight and of unread answers"),
     ("neargraph_connections", 'g', "Connections that are open"),
-    ("neargraph_model_ready", 'g', "From 0 to 1: what of a model's memory is prepared"),
-    ("neargraph_draining", 'g', "1 once the server has been asked to end"),
+    ("neargraph_model_ready", 'g', "The prepared part of a model's memory, 0 to 1"),
+    ("neargraph_draining", 'g', "1 while the server shuts down"),
     ("neargraph_reloads_total", 'c', "Reloads of the configuration, by outcome"),
     ("process_resident_memory_bytes", 'g', "Resident memory of the process"),
     ("process_open_fds", 'g', "Open file descriptors of the process"),
@@ -188,6 +196,6 @@ mod tests {
         let text = two.render();
         assert!(text.contains("neargraph_shed_total{reason=\"late\"} 2") && !text.contains("full"));
         assert!(text.contains("neargraph_group_requests_bucket{le=\"4\"} 1"), "{text}");
-        assert!(text.contains("# HELP neargraph_shed_total Requests and connections"), "{text}");
+        assert!(text.contains("# HELP neargraph_shed_total Rejected requests"), "{text}");
     }
 }

@@ -38,7 +38,7 @@ pub(super) struct PageAt {
 /// Some leaves of a table with all below them.
 #[derive(Debug, Default)]
 pub(super) struct Group {
-    /// Blocks of the table in the order of `docs/how-to/backup.md`.
+    /// Blocks of the table in the order of `docs/reference/backup.md`.
     pub blocks: Vec<u8>,
     /// Which blocks of the `.map` file they are.
     pub places: Vec<u64>,

@@ -55,7 +55,7 @@ impl Source {
                  float32; rows to bool, int8 to int64, uint8, float16, float32 or float64, or \
                  fixed-size lists of these",
             ),
-            ArrowError::Null { .. } => ("ARROW_NULL", "fill nulls, or leave such rows out"),
+            ArrowError::Null { .. } => ("ARROW_NULL", "fill nulls, or drop these rows"),
             ArrowError::Compressed { .. } => ("ARROW_COMPRESSED", "write it without compression"),
             ArrowError::TooLarge { .. } => {
                 ("BATCH_TOO_LARGE", "write record batches of fewer rows")
@@ -92,8 +92,8 @@ impl<'a> Columns<'a> {
                 return Ok(event);
             }
             let Some(piece) = self.piece()? else {
-                let problem = of.wrong("its stream does not come, or has no end marker");
-                return Err(problem.remedy("send a stream for each type that the head names"));
+                let problem = of.wrong("its stream is missing, or has no end marker");
+                return Err(problem.remedy("send a stream for each type in the head"));
             };
             self.reader.push(&piece);
         }
@@ -118,7 +118,7 @@ impl<'a> Columns<'a> {
         match self.event(of)? {
             ArrowEvent::Batch(batch) => Ok(Some(batch)),
             ArrowEvent::End => Ok(None),
-            ArrowEvent::Schema(_) => Err(of.wrong("its stream has columns twice")),
+            ArrowEvent::Schema(_) => Err(of.wrong("its stream has two schemas")),
         }
     }
 
@@ -134,7 +134,7 @@ impl<'a> Columns<'a> {
         match is_at_end {
             true => Ok(self.hash()),
             false => Err(Problem::argument("arrow", "bytes follow the last stream of the head")
-                .remedy("name all types in the head, and send one stream for each")),
+                .remedy("list all types in the head, and send one stream for each")),
         }
     }
 
@@ -159,14 +159,14 @@ impl<'a> Columns<'a> {
 pub fn places(of: &Source, fields: &[ArrowField], wanted: &[&str]) -> Result<Vec<usize>, Problem> {
     let mut seen = HashSet::new();
     if let Some(name) = wanted.iter().find(|name| !seen.insert(**name)) {
-        let problem = of.wrong(&format!("the head names {name:?} twice"));
-        return Err(problem.remedy("name each tensor once"));
+        let problem = of.wrong(&format!("the head has {name:?} twice"));
+        return Err(problem.remedy("list each tensor once"));
     }
     let listed = || fields.iter().map(|field| field.name.as_str()).collect::<Vec<_>>().join(", ");
     let find = |name: &&str| {
         let found = fields.iter().position(|field| field.name == **name);
         found.ok_or_else(|| {
-            let problem = of.wrong(&format!("there is no column {name:?}"));
+            let problem = of.wrong(&format!("column {name:?} is missing"));
             problem.remedy(format!("the stream has {}", listed()))
         })
     };
@@ -174,8 +174,8 @@ pub fn places(of: &Source, fields: &[ArrowField], wanted: &[&str]) -> Result<Vec
     match fields.iter().find(|field| !wanted.contains(&field.name.as_str())) {
         None => Ok(found),
         Some(odd) => Err(of
-            .wrong(&format!("column {:?} is not named in the head", odd.name))
-            .remedy("name all columns of nodes as tensors, or leave them out")),
+            .wrong(&format!("column {:?} is not in the head", odd.name))
+            .remedy("list all columns of nodes as tensors, or drop them")),
     }
 }
 
@@ -198,7 +198,7 @@ impl EdgeColumns {
     pub fn new(of: &Source, fields: &[ArrowField]) -> Result<Self, Problem> {
         let find = |name: &str| fields.iter().position(|field| field.name == name);
         let needed = |name: &str| {
-            let missing = || of.wrong(&format!("there is no column {name:?}"));
+            let missing = || of.wrong(&format!("column {name:?} is missing"));
             find(name).ok_or_else(|| missing().remedy("name the ends source and destination"))
         };
         let named = ["source", "destination", "time", "weight", "edge_id"];

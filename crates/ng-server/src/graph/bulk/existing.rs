@@ -124,10 +124,10 @@ fn first_nodes(tx: &mut Transaction, head: &v1::UpdateGraphHead) -> Result<Vec<u
             return Ok(count);
         }
         let expected = given.num_nodes;
-        let message = format!("{} has {count} ids now, and {expected} are expected", of.name);
+        let message = format!("{} has {count} ids, but {expected} are expected", of.name);
         Err(Problem::new(Code::Aborted, "GRAPH_CHANGED", message)
             .at(&format!("{}.num_nodes", of.field))
-            .remedy("make the ids of new nodes and edges anew, and send it again"))
+            .remedy("recompute the ids of new nodes and edges, and send the stream again"))
     };
     head.node_types.iter().enumerate().map(first).collect()
 }
@@ -145,8 +145,8 @@ fn node_steps<'a>(
 ) -> Result<(), Problem> {
     let id = names::node_type(catalog, &given.name, &of.field)?;
     if given.tensors.is_empty() {
-        let remedy = "name tensors, or add nodes without rows in transactions";
-        return Err(of.wrong("it names no tensors").remedy(remedy));
+        let remedy = "list tensors, or add nodes without rows in transactions";
+        return Err(of.wrong("it has no tensors").remedy(remedy));
     }
     let fields = columns.schema(of)?;
     let ids = fields.iter().position(|field| field.name == "id");
@@ -191,11 +191,11 @@ fn edge_steps<'a>(
         ("edge_id", false, found.edge_id),
     ] {
         let what = match (has, column) {
-            (true, None) => format!("there is no column {name:?}, which its edges have"),
-            (false, Some(_)) => format!("there is a column {name:?}, which its edges do not have"),
+            (true, None) => format!("column {name:?} is missing, which the edge type has"),
+            (false, Some(_)) => format!("the edge type has no column {name:?}"),
             _ => continue,
         };
-        return Err(of.wrong(&what).remedy("send the columns that the edge type was made with"));
+        return Err(of.wrong(&what).remedy("send exactly the columns of the edge type"));
     }
     let mut tensors = Vec::with_capacity(found.others.len());
     for place in &found.others {
@@ -206,7 +206,7 @@ fn edge_steps<'a>(
         let (tensor, meta) = named.ok_or_else(|| {
             let names: Vec<&str> = meta.tensors.iter().map(|meta| meta.name.as_str()).collect();
             of.wrong(&format!("its edges have no tensor {:?}", field.name))
-                .remedy(format!("beside the ends they have {names:?}"))
+                .remedy(format!("besides the ends, they have {names:?}"))
         })?;
         tensors.push((*place, tensor, how(of, meta, field)?));
     }
@@ -236,16 +236,16 @@ fn how(of: &Source, meta: &TensorMeta, field: &ArrowField) -> Result<How, Proble
     let name = &field.name;
     if field.shape != meta.shape {
         let (found, wanted) = (&field.shape, &meta.shape);
-        let what = format!("column {name:?} has rows of shape {found:?}, not {wanted:?}");
-        return Err(of.wrong(&what).remedy("send fixed-size lists of the shape of the tensor"));
+        let what = format!("column {name:?} has rows of shape {found:?}, expected {wanted:?}");
+        return Err(of.wrong(&what).remedy("send fixed-size lists with the shape of the tensor"));
     }
     match field.elements.dtype() {
         Some(Dtype::F32) if meta.dtype != Dtype::F32 => Ok(How::Encoded),
         Some(same) if same == meta.dtype && !meta.is_scaled() => Ok(How::AsStored),
         _ => {
             let (found, stored) = (field.elements.name(), meta.dtype);
-            let what = format!("column {name:?} is {found}, and the tensor has {stored}");
-            Err(of.wrong(&what).remedy("cast it to float32, or to what the tensor has"))
+            let what = format!("column {name:?} is {found}, but the tensor is {stored}");
+            Err(of.wrong(&what).remedy("cast it to float32, or to the dtype of the tensor"))
         }
     }
 }
@@ -340,7 +340,7 @@ fn add_nodes(tx: &mut Transaction, node_type: NodeTypeId, count: u64) -> Result<
 }
 
 fn reused() -> Problem {
-    let message = "the graph gives the ids of deleted nodes out again, and they do not follow";
+    let message = "the graph reuses ids of deleted nodes, so new ids are not consecutive";
     Problem::new(Code::FailedPrecondition, "IDS_REUSED", message)
-        .remedy("add nodes with transactions, whose answers name each id")
+        .remedy("add nodes with transactions, whose answers have each id")
 }

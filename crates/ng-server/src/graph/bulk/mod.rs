@@ -28,8 +28,8 @@ const HASH_BYTES: usize = 32;
 pub fn check_head(head: &v1::UpdateGraphHead) -> Result<(), Problem> {
     check_key(&head.idempotency_key)?;
     if head.node_types.is_empty() && head.edge_types.is_empty() {
-        let problem = Problem::argument("head.node_types", "the head names no types");
-        return Err(problem.remedy("name the node and edge types whose columns follow"));
+        let problem = Problem::argument("head.node_types", "the head has no types");
+        return Err(problem.remedy("list the node and edge types whose columns follow"));
     }
     Ok(())
 }
@@ -54,9 +54,9 @@ pub fn repeated(
     let same = known.note.strip_prefix(&[FORM]).and_then(|rest| rest.strip_prefix(hash.as_slice()));
     let kept = same.and_then(|kept| v1::UpdateGraphResponse::decode(kept).ok());
     let kept = kept.ok_or_else(|| {
-        let message = "a stream or transaction with this key was applied, and it was another one";
+        let message = "another stream or transaction with this key was applied before";
         Problem::argument("head.idempotency_key", message)
-            .remedy("use a new key for each stream, and the same one to send it again")
+            .remedy("use a new key for each stream, and the same key only to repeat it")
     })?;
     let snapshot = Some(v1::Snapshot { commit: known.lsn, fingerprint: 0 });
     Ok(v1::UpdateGraphResponse { snapshot, repeated: true, ..kept })

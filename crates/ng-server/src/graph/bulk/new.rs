@@ -74,14 +74,14 @@ fn told(error: &ImportError, field: &str) -> Problem {
         ImportError::Place(ng_io::StagingError::Busy { .. }) => Problem {
             code: Code::Aborted,
             reason: "GRAPH_BUSY".to_owned(),
-            message: "a graph of this name is being made by another request".to_owned(),
+            message: "another request is creating a graph of this name".to_owned(),
             ..problem
         }
-        .remedy("send it again when that has ended, with a key of its own"),
+        .remedy("send it again after that has ended, with another key"),
         ImportError::Place(ng_io::StagingError::Exists { .. }) => Problem {
             code: Code::AlreadyExists,
             reason: "GRAPH_EXISTS".to_owned(),
-            message: "the served folder has a store of this name, which is not served".to_owned(),
+            message: "the served folder has an unserved store of this name".to_owned(),
             ..problem
         }
         .at("head.graph")
@@ -119,7 +119,7 @@ impl New<'_> {
             let (name, count) = (&node_type.name, node_type.num_nodes);
             let of = of_nodes(self.head, at);
             if name.is_empty() || name.contains(',') {
-                return Err(of.wrong("types need names without commas"));
+                return Err(of.wrong("names of types must not contain commas"));
             }
             let declared = self.import.node_type(name, Some(count), false);
             self.nodes.push(declared.map_err(|e| told(&e, &of.field))?);
@@ -155,10 +155,10 @@ impl New<'_> {
         }
         let nodes = given.num_nodes;
         let what = match rows > nodes {
-            true => format!("more than {nodes} rows for its {nodes} nodes"),
-            false => format!("{rows} rows for its {nodes} nodes"),
+            true => format!("it has more than {nodes} rows for {nodes} nodes"),
+            false => format!("it has {rows} rows for {nodes} nodes"),
         };
-        Err(of.wrong(&what).remedy("give a row for each node, in the order of their ids"))
+        Err(of.wrong(&what).remedy("send a row for each node, in the order of ids"))
     }
 
     /// Begins tensors of these columns.
@@ -187,11 +187,14 @@ impl New<'_> {
         let found = EdgeColumns::new(&of, &fields)?;
         let [source, relation, destination] = self.ends(&of, &given.name)?;
         if found.edge_id.is_some() && !given.edge_ids {
-            return Err(of.wrong("there is a column \"edge_id\", and edge_ids is not set"));
+            return Err(of.wrong("it has a column \"edge_id\", but edge_ids is not set"));
         }
         if let Some(odd) = found.others.first().filter(|_| found.edge_id.is_some()) {
-            let what = format!("column {:?} beside edge ids that are given", fields[*odd].name);
-            return Err(of.wrong(&what).remedy("leave the ids out: they are the rows then"));
+            let what =
+                format!("column {:?} is not possible with given edge ids", fields[*odd].name);
+            return Err(of
+                .wrong(&what)
+                .remedy("drop the ids; the numbers of rows are the ids then"));
         }
         let spec = EdgeTypeSpec {
             source,
@@ -243,8 +246,8 @@ impl New<'_> {
                 Ok([only.name.clone(), (*relation).to_owned(), only.name.clone()])
             }
             _ => Err(of
-                .wrong("its name does not say which nodes it is between")
-                .remedy("name it in full: source,relation,destination")),
+                .wrong("its name does not have its node types")
+                .remedy("use the full name: source,relation,destination")),
         }
     }
 }

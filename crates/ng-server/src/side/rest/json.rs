@@ -72,7 +72,7 @@ pub fn request_of(headers: &HeaderMap, body: Bytes) -> Result<Infer, Problem> {
         Some(length) => {
             let length = length.to_str().ok().and_then(|text| text.parse::<usize>().ok());
             let length = length.filter(|length| *length <= body.len()).ok_or_else(|| {
-                Problem::argument(HEADER_LENGTH, "it is not the length of the body's JSON")
+                Problem::argument(HEADER_LENGTH, "the value is not the length of the body's JSON")
                     .remedy("give the number of bytes before the binary tensors")
             })?;
             (body.slice(..length), body.slice(length..))
@@ -80,7 +80,7 @@ pub fn request_of(headers: &HeaderMap, body: Bytes) -> Result<Infer, Problem> {
     };
     let asked: Asked = serde_json::from_slice(&head).map_err(|error| {
         Problem::argument("body", format!("the body is not a valid request: {error}"))
-            .remedy("send JSON as the Open Inference Protocol says")
+            .remedy("send JSON of the Open Inference Protocol")
     })?;
     let Asked { id, mut parameters, inputs, outputs } = asked;
     let mut binary = flag(&mut parameters, BINARY_OUTPUT)?;
@@ -101,7 +101,7 @@ pub fn request_of(headers: &HeaderMap, body: Bytes) -> Result<Infer, Problem> {
                 None
             }
             _ => {
-                let message = format!("input {name:?} does not have its numbers exactly once");
+                let message = format!("input {name:?} does not have its values exactly once");
                 return Err(Problem::argument("inputs.data", message)
                     .remedy("give them as data, or in binary behind the JSON"));
             }
@@ -110,8 +110,8 @@ pub fn request_of(headers: &HeaderMap, body: Bytes) -> Result<Infer, Problem> {
         request.inputs.push(InferInputTensor { name, datatype, shape, parameters, contents });
     }
     if !rest.is_empty() {
-        let message = format!("{} bytes behind the tensors belong to none", rest.len());
-        return Err(Problem::argument("body", message).remedy("send the tensors alone"));
+        let message = format!("{} bytes follow the last tensor", rest.len());
+        return Err(Problem::argument("body", message).remedy("send only the tensors"));
     }
     for Output { name, mut parameters } in outputs {
         binary |= flag(&mut parameters, BINARY)?;
@@ -142,8 +142,11 @@ fn converted(parameters: Parameters) -> Result<HashMap<String, oip::InferParamet
                 (.., number) => ParameterChoice::DoubleParam(number.unwrap_or(f64::NAN)),
             },
             other => {
-                return Err(Problem::argument("parameters", format!("{name:?} is {other}"))
-                    .remedy("give a number, a text, true or false"));
+                return Err(Problem::argument(
+                    "parameters",
+                    format!("{name:?} is {other}, which is not valid"),
+                )
+                .remedy("give a number, a text, true or false"));
             }
         };
         Ok((name, oip::InferParameter { parameter_choice: Some(choice) }))
@@ -194,7 +197,7 @@ fn flattened(
         Value::Array(all) if depth > 0 => {
             all.iter().try_for_each(|one| flattened(one, depth - 1, take))
         }
-        Value::Array(_) => Err(Problem::argument("inputs.data", "the lists are too deep")
+        Value::Array(_) => Err(Problem::argument("inputs.data", "the lists are nested too deep")
             .remedy("give one list of numbers")),
         number => take(number),
     }
@@ -234,7 +237,7 @@ pub fn numbers(dtype: v1::Dtype, bytes: &[u8]) -> Result<Numbers, Problem> {
         v1::Dtype::Bool => Numbers::Flags(of(bytes, |[it]: [u8; 1]| it != 0)),
         v1::Dtype::F16 | v1::Dtype::Bf16 | v1::Dtype::Unspecified => {
             let message = format!("rows of {} cannot be written as JSON", dtype.as_str_name());
-            return Err(Problem::argument("outputs", message).remedy("ask for binary data"));
+            return Err(Problem::argument("outputs", message).remedy("request binary data"));
         }
     })
 }

@@ -59,7 +59,7 @@ fn not_whole(rejection: &BytesRejection) -> Problem {
     if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE {
         let message = format!("the request has more than {BODY_BYTES_MAX} bytes");
         return Problem::new(Code::OutOfRange, "MESSAGE_TOO_LARGE", message)
-            .remedy("ask for less at once, or over gRPC");
+            .remedy("request less at once, or use gRPC");
     }
     let mut cause = std::error::Error::source(rejection);
     while let Some(error) = cause {
@@ -76,7 +76,7 @@ async fn ready(Shared(state): Shared<Arc<State>>) -> Result<StatusCode, Refusal>
         None => Ok(StatusCode::OK),
         Some(why) => {
             let problem = Problem::new(Code::Unavailable, "NOT_READY", why);
-            Err(problem.remedy("ask again later").into())
+            Err(problem.remedy("try again later").into())
         }
     }
 }
@@ -107,9 +107,9 @@ fn named(path: &str) -> Result<Named, Problem> {
         parts.truncate(parts.len() - 2);
     }
     if parts.len() > 2 || parts.iter().any(|part| part.is_empty()) {
-        let message = format!("{path:?} names no model");
+        let message = format!("{path:?} is not the path of a model");
         return Err(Problem::missing("PATH_NOT_FOUND", message)
-            .remedy("name GRAPH/MODEL, or MODEL, and /infer, /ready or nothing after it"));
+            .remedy("use GRAPH/MODEL or MODEL, with /infer, /ready or nothing after it"));
     }
     let (version, what) = (version.to_owned(), what.unwrap_or_default().to_owned());
     Ok(Named { model: parts.join("/"), version, what })
@@ -132,7 +132,7 @@ async fn about_model(
         "ready" => {
             let message = format!("model {name:?} is not ready");
             Err(Problem::new(Code::Unavailable, "MODEL_NOT_READY", message)
-                .remedy("look at what its preparation said")
+                .remedy("see the server's log about its preparation")
                 .into())
         }
         "infer" => Err(Refusal(wrong_method("POST"))),
@@ -166,7 +166,7 @@ async fn ask_model(
 }
 
 fn wrong_method(right: &str) -> Problem {
-    Problem::argument("", "the path is there for another method").remedy(format!("use {right}"))
+    Problem::argument("", "the path has another method").remedy(format!("use {right}"))
 }
 
 #[cfg(test)]

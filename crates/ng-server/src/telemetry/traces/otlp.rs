@@ -118,7 +118,7 @@ impl Exporter {
     /// Sends what waits to be sent.
     pub fn end(&self) {
         if let Err(error) = self.provider.shutdown_with_timeout(GOODBYE) {
-            tracing::warn!(%error, "the collector was not told of the last requests");
+            tracing::warn!(%error, "the traces of the last requests were not sent");
         }
     }
 }
