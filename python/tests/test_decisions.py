@@ -74,9 +74,9 @@ def path(tmp_path_factory):
                 "write_directory": "/scratch",
                 "is_asked": True,
             },
-            "reading by distribution of 250 batches: expected 4.8 ms of disk time per batch; the time "
-            "of the training loop is not known yet; an epoch writes at most 10 MB of temporary "
-            "files in /scratch",
+            "reading by distribution of 250 batches: expected 4.8 ms of disk time per batch; the "
+            "time of the training loop is not known yet; an epoch writes at most 10 MB of "
+            "temporary files in /scratch",
         ),
     ],
     ids=["first", "change", "asked"],

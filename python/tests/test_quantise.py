@@ -168,7 +168,8 @@ def test_what_does_not_fit_is_named_and_nothing_is_written(model_file, tmp_path)
     refused(UnsupportedArgument, "to='int4' is not valid", to="int4")
     refused(UnsupportedArgument, "searches formats on data", to="fixed8", data=None)
     refused(UnsupportedArgument, "data has no 'x'", data={"edge_index": data["edge_index"]})
-    refused(UnsupportedArgument, "'x' is int64, expected float32", data=data | {"x": data["edge_index"]})
+    whole = data | {"x": data["edge_index"]}
+    refused(UnsupportedArgument, "'x' is int64, expected float32", data=whole)
     refused(WrongInput, "33 is not a valid number of bits", to="fixed33")
     bad = data["x"].copy()
     bad[3, 3] = np.nan

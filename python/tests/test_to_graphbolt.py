@@ -70,6 +70,19 @@ def test_a_store_comes_back_when_the_folder_is_imported(make, tmp_path):
     assert sorted(f.name for f in tmp_path.iterdir()) == ["a.ng", "b.ng", "out"]
 
 
+def test_a_store_of_which_all_labelled_nodes_train_comes_back(tmp_path):
+    graph = homogeneous()
+    graph.write(tmp_path / "a.ng")
+    with ng.open(tmp_path / "a.ng", memory="64MB") as store:
+        with store.write() as transaction:
+            for split in ("val", "test"):
+                transaction.set_split(None, store.split(split), "train")
+        to_graphbolt(store, tmp_path / "out")
+        import_graph(tmp_path / "out", tmp_path / "b.ng")
+        with ng.open(tmp_path / "b.ng", memory="64MB") as again:
+            same(store, again)
+
+
 @pytest.mark.parametrize("options", [{"undirected": True}, {"reverse": True}, {}])
 @pytest.mark.parametrize("unique", [True, False])
 def test_how_a_store_was_imported_comes_back(options, unique, tmp_path):

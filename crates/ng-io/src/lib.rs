@@ -40,7 +40,7 @@ pub use disk::{Access, BLOCK_BYTES, Disk, FileId, NextRead, READ_BYTES_MAX, Read
 pub use error::{OpenError, ReadError, WriteError};
 pub use gauge::{DependentReads, Gauge};
 pub use kept::{FolderLock, ensure_folder, keep_privately, remove_folder, replace_file};
-pub use listing::folders_in;
+pub use listing::names_in;
 pub use load::{LoadError, Loaded, load_file};
 pub use locks::Lock;
 pub use named_dir::NamedDir;

@@ -1,8 +1,9 @@
 //! Errors on the wire: a code, a message, and details with the field and the remedy.
 
+use std::fmt;
 use std::time::Duration;
 
-use ng_types::{ErrorKind, Explain, Remedy};
+use ng_types::{ErrorKind, Explain, Remedy, format_bytes_up};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 
@@ -78,8 +79,17 @@ impl Problem {
     }
 }
 
+/// The message, and the remedy if there is one.
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        if self.remedy.is_empty() { Ok(()) } else { write!(f, ": {}", self.remedy) }
+    }
+}
+
 impl From<Problem> for Status {
     fn from(problem: Problem) -> Self {
+        let message = problem.to_string();
         let mut details = ErrorDetails::new();
         details.set_error_info(
             problem.reason,
@@ -92,10 +102,6 @@ impl From<Problem> for Status {
         if let Some(after) = problem.retry_after {
             details.set_retry_info(Some(after));
         }
-        let message = match problem.remedy.as_str() {
-            "" => problem.message,
-            remedy => format!("{}: {remedy}", problem.message),
-        };
         Status::with_error_details(problem.code, message, details)
     }
 }
@@ -132,7 +138,7 @@ pub fn retry_after(status: &Status) -> Option<Duration> {
 pub fn problem_of(error: &dyn Explain) -> Problem {
     let (kind, remedies) = error.explain();
     let (code, reason) = code_of(kind);
-    let mut advice: Vec<&str> = remedies.iter().filter_map(advice).collect();
+    let mut advice: Vec<String> = remedies.iter().filter_map(advice).collect();
     advice.dedup();
     Problem::new(code, reason, with_causes(error)).remedy(advice.join(", or "))
 }
@@ -169,9 +175,12 @@ fn code_of(kind: ErrorKind) -> (Code, &'static str) {
 }
 
 /// A remedy in the words of this face, where a client or an operator can apply it.
-fn advice(remedy: &Remedy) -> Option<&'static str> {
-    Some(match remedy {
-        Remedy::RaiseMemory(_) => "give the server a larger memory budget",
+fn advice(remedy: &Remedy) -> Option<String> {
+    let words = match remedy {
+        Remedy::RaiseMemory(bytes) => {
+            let bytes = format_bytes_up(*bytes);
+            return Some(format!("give the graph a memory budget of at least {bytes}"));
+        }
         Remedy::FreeMemory => "leave the system more memory",
         Remedy::SmallerBatches => "request less at once",
         Remedy::DropBatches => "release batches that are still held",
@@ -185,7 +194,8 @@ fn advice(remedy: &Remedy) -> Option<&'static str> {
         Remedy::TrainAgain => "train the model again, because its weights are not numbers",
         Remedy::Import => "register or create a graph of that name",
         _ => return None,
-    })
+    };
+    Some(words.to_owned())
 }
 
 #[cfg(test)]

@@ -134,7 +134,7 @@ def _labels(folder: Folder, node: NodePlan, sets: Any, task: str) -> TensorPlan 
     count, shape = node.num_nodes or 0, given[0][0].shape[1:]
     shape = () if shape == (1,) else shape
     kinds = {values.dtype.kind for values, _ in given}
-    if not kinds <= set("iufb") or any(v.size // max(1, len(v)) != _size(shape) for v, _ in given):
+    if not kinds <= set("iufb") or any(_size(v.shape[1:]) != _size(shape) for v, _ in given):
         fail(given[0][1], "labels are not numbers of one shape", "store them as int64 or float32")
     whole = not shape and all(_is_whole(values) for values, _ in given)
     hold(str(folder.file), (8 if whole else 4 * _size(shape)) * count)

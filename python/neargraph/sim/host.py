@@ -127,7 +127,10 @@ def simulate_host(
         trace: The trace.
         host: The result of `measure_host`, or other values for its keys.
         device: Constants from `config`. Default: those of mode `detailed`.
-        hidden, outputs, backward, layer: As in `simulate`.
+        hidden: As in `simulate`.
+        outputs: As in `simulate`.
+        backward: As in `simulate`.
+        layer: As in `simulate`.
 
     Raises:
         UnsupportedArgument: A value of the host is missing or not valid.

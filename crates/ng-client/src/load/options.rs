@@ -9,10 +9,10 @@ use ng_rpc::connect::Tls;
 
 use crate::settings::Settings;
 
-/// Bytes of a certificate, a key or a token at most.
+/// Maximum number of bytes of a certificate, a key or a token.
 const SECRET_BYTES_MAX: u64 = 1 << 20;
 
-/// Which nodes are asked for where no file says.
+/// The distribution of random nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Draw {
     /// All nodes equally often.
@@ -21,109 +21,113 @@ pub enum Draw {
     Zipf,
 }
 
-/// Asks a server at times that are fixed beforehand, and tells rates and latencies.
+/// Sends requests to a server on a fixed schedule and reports rates and latencies.
 ///
-/// First a closed loop until its rate is steady, then a closed loop that is counted (saturation),
-/// then open loops at falling shares of that rate until the 99th percentile is within the limit.
-/// In an open loop a latency counts from the arrival that was planned, so a server that stalls is
-/// not asked less. Errors and shed requests are missed, by code. The last line is JSON.
+/// 1. A closed loop warms the server up until its rate is steady.
+/// 2. A closed loop measures the saturated rate.
+/// 3. Open loops at decreasing shares of that rate run until p99 is within the limit.
+///
+/// Latencies of open loops are measured from the planned arrival, so stalls of the server count (no
+/// coordinated omission). Failed and shed requests count as missed, by error code. The last line of
+/// the output is JSON.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "neargraph-bench-server", version)]
 pub struct Options {
-    /// File of requests: lines `arrival_us,count,id,...` after a line `#JSON`. Default: drawn ones.
+    /// File of requests: lines `arrival_us,count,id,...` after a line `#JSON`. Default:
+    /// random requests.
     pub stream: Option<PathBuf>,
     /// Address of the server: HOST:PORT or unix:PATH.
     #[arg(long, default_value = "127.0.0.1:7400", conflicts_with = "to")]
     pub address: String,
-    /// Model that answers.
+    /// Name of the model, or NAME@VERSION.
     #[arg(long, default_value = "", conflicts_with = "to")]
     pub model: String,
-    /// Graph. Default: the only one.
+    /// Name of the graph. Default: the only one.
     #[arg(long, default_value = "")]
     pub graph: String,
-    /// Both in one: neargraph:ADDRESS:MODEL, or peer:HOST:PORT-PORT for the peer of the benchmarks.
+    /// Address and model in one: neargraph:ADDRESS:MODEL, or peer:HOST:PORT-PORT for the PyG server
+    /// of the benchmarks.
     #[arg(long)]
     pub to: Option<String>,
-    /// Token that the server asks for. Default: what NEARGRAPH_TOKEN holds, which no list of
-    /// processes shows.
+    /// Token that the server requires. Default: the variable NEARGRAPH_TOKEN, which `ps` does not
+    /// show.
     #[arg(long)]
     pub token: Option<String>,
-    /// File that holds the token alone.
+    /// File that contains only the token.
     #[arg(long, value_name = "FILE", conflicts_with = "token")]
     pub token_file: Option<PathBuf>,
-    /// Certificates of those who sign the certificate of the server (PEM). Default: the connection
-    /// is not encrypted.
+    /// Certificates of the CAs that signed the server's certificate (PEM). Default: no TLS.
     #[arg(long, value_name = "FILE")]
     pub ca: Option<PathBuf>,
-    /// Certificate of the client (PEM), where the server wants one.
+    /// Certificate of the client (PEM), if the server requires one.
     #[arg(long, value_name = "FILE", requires_all = ["ca", "key"])]
     pub cert: Option<PathBuf>,
-    /// Its key (PEM).
+    /// Private key of that certificate (PEM).
     #[arg(long, value_name = "FILE", requires = "cert")]
     pub key: Option<PathBuf>,
-    /// Name in the certificate of the server, where it is not that of the address.
+    /// Name in the server's certificate, if it differs from the address.
     #[arg(long, value_name = "NAME", requires = "ca")]
     pub server_name: Option<String>,
-    /// How nodes are drawn without a file.
+    /// Distribution of the nodes of random requests.
     #[arg(long, value_enum, default_value = "uniform")]
     pub draw: Draw,
-    /// Nodes to draw from: ids 0 to N - 1 of the type that the model answers for. Default: all
-    /// nodes of the graph, which must have one type of nodes; give N where it has several.
+    /// Random nodes have ids 0 to N - 1 of the model's node type. Default: all nodes. Required if
+    /// the graph has several node types.
     #[arg(long, value_name = "N")]
     pub ids: Option<u64>,
-    /// Nodes of a request that is drawn.
+    /// Nodes per random request.
     #[arg(long, default_value_t = 1)]
     pub nodes: usize,
     /// Connections to each address.
     #[arg(long, default_value_t = 2)]
     pub connections: usize,
-    /// Requests under way in closed loops.
+    /// Requests in flight in closed loops.
     #[arg(long, default_value_t = 16)]
     pub in_flight: usize,
-    /// Seconds of a window while warming.
+    /// Length in seconds of the intervals whose rates the warm-up compares.
     #[arg(long, default_value_t = 3.0)]
     pub window: f64,
-    /// Seconds of warming at most; 0 does not warm.
+    /// Maximum length of the warm-up in seconds; 0 = no warm-up.
     #[arg(long, default_value_t = 120.0)]
     pub warm_seconds: f64,
-    /// Seconds of each loop that is counted.
+    /// Length of each measured loop in seconds.
     #[arg(long, default_value_t = 20.0)]
     pub seconds: f64,
-    /// Requests of the closed loop that is counted, however long they take, in place of seconds.
+    /// Number of requests of the measured closed loop, instead of --seconds.
     #[arg(long, value_name = "N", conflicts_with_all = ["rate", "as_recorded"])]
     pub requests: Option<usize>,
-    /// Limit of the 99th percentile in ms.
+    /// Limit of p99 in milliseconds.
     #[arg(long, alias = "p99-ms", default_value_t = 50.0)]
     pub limit_ms: f64,
-    /// Shares of the saturated rate that open loops try.
+    /// Shares of the saturated rate for the open loops.
     #[arg(long, num_args = 0.., default_values_t = [1.0, 0.9, 0.8, 0.7, 0.55, 0.4, 0.25])]
     pub shares: Vec<f64>,
-    /// One open loop at this many requests/s, and no closed one.
+    /// Run only one open loop, at this many requests/s.
     #[arg(long, conflicts_with_all = ["shares", "find_rate"])]
     pub rate: Option<f64>,
-    /// One open loop at the arrivals of the file, and no closed one.
+    /// Run only one open loop, with the arrival times of STREAM.
     #[arg(long, requires = "stream", conflicts_with_all = ["shares", "find_rate", "rate"])]
     pub as_recorded: bool,
-    /// Search for the highest rate within the limit in place of trying shares.
+    /// Search for the highest rate within the limit instead of trying shares.
     #[arg(long)]
     pub find_rate: bool,
-    /// Seconds for which a shed request is tried again, not before the server says, and at a random
-    /// time after that. Its latency counts from its arrival. Default: it is missed at once.
+    /// Retry shed requests for this many seconds, at a random time after the delay that the server
+    /// asks for. Latency still counts from the planned arrival. Default: no retry.
     #[arg(long, default_value_t = 0.0, hide_default_value = true)]
     pub retry: f64,
-    /// Milliseconds after which a request is missed.
+    /// Milliseconds after which a request counts as missed.
     #[arg(long, default_value_t = 10_000)]
     pub timeout_ms: u64,
-    /// File on the disk whose reads are counted meanwhile.
+    /// Also count the reads of the disk that holds this file or folder.
     #[arg(long)]
     pub disk: Option<PathBuf>,
-    /// Seed of arrivals and of drawn nodes.
+    /// Random seed of arrival times and nodes.
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
 }
 
 impl Options {
-    /// How each connection to an address is made.
+    /// Returns the settings of the connections to an address.
     pub(crate) fn settings(&self, address: String) -> Result<Settings, String> {
         let read = |path: &Path| {
             SourceFile::open(path)

@@ -97,7 +97,7 @@ impl Catalogue {
         };
         let failed = |source| CatalogueError::Folder { path: config.folder.clone(), source };
         let mut paths = BTreeMap::new();
-        for path in ng_io::folders_in(&config.folder, "ng").map_err(failed)? {
+        for path in ng_io::names_in(&config.folder, "ng").map_err(failed)? {
             let Some(name) = path.file_stem().and_then(|name| name.to_str()) else { continue };
             if !keeper.kept().unregistered.contains(name) {
                 paths.insert(name.to_owned(), path);
@@ -116,7 +116,7 @@ impl Catalogue {
             match opened {
                 Ok(graph) => drop(inner.graphs.insert(name, graph)),
                 Err(problem) => {
-                    tracing::error!(graph = name, "not served: {}", problem.message);
+                    tracing::error!(graph = name, "not served: {problem}");
                     inner.broken.insert(name, (path, problem));
                 }
             }

@@ -97,7 +97,7 @@ impl Catalogue {
         // From here on no other server registers in this folder.
         self.keep(|_| {})?;
         let folder = self.place.folder.join(own_graphs());
-        let left = |ending| ng_io::folders_in(&folder, ending).unwrap_or_default();
+        let left = |ending| ng_io::names_in(&folder, ending).unwrap_or_default();
         let kept = self.keeper().kept().graphs.clone();
         let is_kept = |name: &Path| kept.values().any(|path| *path == own_graphs().join(name));
         let strays = left("ng").into_iter().filter(|name| !is_kept(name)).chain(left("partial"));

@@ -19,7 +19,7 @@ pub struct Options {
     /// Settings file (TOML). Options override it. SIGHUP reads it again.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Address to listen at: HOST:PORT or unix:PATH. May be given several times. Default:
+    /// Address to listen at: IP:PORT or unix:PATH. May be given several times. Default:
     /// 127.0.0.1:7400. An address that other machines can reach needs TLS and a token file.
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Vec<Address>,
@@ -29,7 +29,7 @@ pub struct Options {
     pub shm: Option<PathBuf>,
     /// Address of metrics, health, REST and the dashboard. Default: the port after that of the
     /// first TCP address, on 127.0.0.1.
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, value_name = "IP:PORT")]
     pub side: Option<SocketAddr>,
     /// Folder for backups. Default: .neargraph/backups in the served folder.
     #[arg(long, value_name = "FOLDER")]

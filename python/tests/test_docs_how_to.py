@@ -1,0 +1,10 @@
+"""Each block of code in docs/how-to/ does what its page says (`docs_pages.py`)."""
+
+import pytest
+from docs_pages import HOW_TO, told
+
+
+@pytest.mark.parametrize("page", HOW_TO)
+def test_the_blocks_of_a_page_run_from_top_to_bottom(page, tmp_path):
+    problem = told(page, tmp_path)
+    assert problem is None, problem

@@ -1,0 +1,10 @@
+"""Each block of code in docs/tutorials/ does what its page says (`docs_pages.py`)."""
+
+import pytest
+from docs_pages import TUTORIALS, told
+
+
+@pytest.mark.parametrize("page", TUTORIALS)
+def test_the_blocks_of_a_page_run_from_top_to_bottom(page, tmp_path):
+    problem = told(page, tmp_path)
+    assert problem is None, problem
