@@ -136,12 +136,12 @@ CASES: dict[str, tuple[str, bytes, str]] = {
     "fewer bytes than the shape has": (
         "ty",
         program(array(2, 4, data=raw(b"\0" * 4))),
-        "does not have the bytes of its shape",
+        "do not match its shape",
     ),
     "more bytes than the shape has": (
         "ty",
         program(array(2, 4, data=raw(b"\0" * 64))),
-        "does not have the bytes of its shape",
+        "do not match its shape",
     ),
     "a negative shape": ("ty", program(array(-2, -4, data=raw(b"\0" * 32))), "impossible shape"),
     "a shape that overflows": (

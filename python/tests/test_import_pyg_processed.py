@@ -272,7 +272,7 @@ def test_a_file_that_is_damaged_anywhere_is_refused_or_reads(form, tmp_path):
 def test_strides_that_make_endless_rows_are_refused(tmp_path):
     wide = torch.zeros(1).expand(1 << 40, 1)
     torch.save({"x": wide}, tmp_path / "f.pt")
-    with pytest.raises(ng.ImportFailed, match="does not lie inside of its storage"):
+    with pytest.raises(ng.ImportFailed, match="does not lie within its storage"):
         load_torch(tmp_path / "f.pt")
 
 

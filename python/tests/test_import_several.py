@@ -261,7 +261,7 @@ def test_bad_standard_input_is_named_and_nothing_is_written(given, arguments, me
 def test_a_stream_needs_a_folder_to_be_copied_to(tmp_path):
     out = tmp_path / "none" / "g.ng"
     said = refused("-", "--out", out, "--dry-run", given=b"0 1\n")
-    assert "none: no such folder, to which standard input is copied" in said
+    assert "none: standard input cannot be copied to this folder, which does not exist" in said
 
 
 def unshared(script):

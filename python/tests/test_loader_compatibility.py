@@ -426,7 +426,7 @@ def test_directions_with_unequal_columns_are_joined_unless_edges_are_chosen_by_t
     del graph.edges["item", "rev_buys", "user"]
     with (
         ng.open(graph.write(tmp_path / "one_way.ng"), memory="64MB") as store,
-        pytest.raises(ng.UnsupportedArgument, match="needs an edge type with the reverse"),
+        pytest.raises(ng.UnsupportedArgument, match="needs exactly one edge type"),
     ):
         store.sampler([2], subgraph_type="bidirectional")
 

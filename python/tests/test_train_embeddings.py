@@ -258,7 +258,7 @@ def test_types_with_features_read_them_and_the_others_learn(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"embedding": 0, "embedding_lr": None}, "which have no x; learn them with"),
+        ({"embedding": 0, "embedding_lr": None}, "nodes have no x; learn rows with"),
         ({"patience": 2}, "give test_on='last'"),
         ({"lr": 0.01}, "learned rows have embedding_lr"),
         ({"clip": 1.0}, "learned rows have embedding_lr"),

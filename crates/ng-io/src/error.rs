@@ -20,7 +20,10 @@ pub enum ReadError {
         source: Arc<io::Error>,
     },
     /// The device or the file system failed.
-    #[error("cannot read {len} bytes at {offset} of {file}: {source}; check the drive and its log")]
+    #[error(
+        "cannot read {len} bytes at {offset} of {file}: {source}; check the drive and the kernel \
+         log"
+    )]
     Io {
         /// The file.
         file: Arc<str>,
@@ -132,7 +135,7 @@ pub enum WriteError {
         source: Arc<io::Error>,
     },
     /// The device or the file system failed.
-    #[error("cannot write at {offset} of {file}: {source}; check the drive and its log")]
+    #[error("cannot write at {offset} of {file}: {source}; check the drive and the kernel log")]
     Io {
         /// The file.
         file: Arc<str>,

@@ -280,7 +280,7 @@ fn columns_are_added_to_a_graph_as_one_commit_and_once_for_a_key() {
     let snapshot = Some(v1::Snapshot { commit: 2, fingerprint: 0 });
     assert_eq!(again, v1::UpdateGraphResponse { repeated: true, snapshot, ..added.clone() });
     let refused = caller.update(more_head(300, ""), &more(300), 1 << 20).expect_err("changed");
-    assert!(refused.message().contains("has 320 ids, but 300 are expected"), "{refused}");
+    assert!(refused.message().contains("has 320 ids, but the head expects 300"), "{refused}");
     assert_eq!(caller.graph("papers").expect("served").snapshot, added.snapshot);
     serving.end();
     let (serving, caller) = served(folder.path());

@@ -15,8 +15,8 @@ from .show import bars, print_report
 _Base = Annotated[
     Path | None,
     typer.Option(
-        help="Earlier backup in the same directory: copy only pages written since. Restoring "
-        "needs both.",
+        help="Copy only pages written since this earlier backup, in the same directory as the new "
+        "one. Restoring needs both backups.",
         metavar="BACKUP",
     ),
 ]
@@ -34,8 +34,8 @@ def backup(
 ) -> None:
     """Back up a store while it is in use.
 
-    Copies the newest checkpoint and compares every page with its checksum. Readers and writers go
-    on meanwhile.
+    Copies the newest checkpoint and compares every page with its checksum. Other processes can read
+    and write the store meanwhile.
     """
     with opened(store, memory, recover=recover) as handle, bars() as progress:
         report = handle.backup(

@@ -12,7 +12,8 @@ def checkpoint(
 ) -> None:
     """Write the commits in the log into the files of the store.
 
-    Other processes see them then. Opening a store does the same after a crash.
+    Processes that open the store afterwards see these commits. After a crash, opening the store
+    does the same.
     """
     with opened(store, busy_timeout=busy_timeout) as handle:
         recovered = handle.info()["commits_recovered"]

@@ -25,7 +25,7 @@ from .show import bars, console, pairs_table, print_json, print_report, readable
 _Layout = Annotated[
     Literal["paged", "direct"],
     typer.Option(
-        help="paged: compile epochs. direct: write the graph with rows beside lists instead."
+        help="paged: compile epochs. direct: write feature rows beside neighbour lists instead."
     ),
 ]
 _Method = Annotated[Literal["uniform", "labor", "weighted"], typer.Option(help="Sampling method.")]
@@ -44,7 +44,8 @@ _Attrs = Annotated[
 _Memory = Annotated[
     str | None,
     typer.Option(
-        help="Memory budget of the store, here and at replay, e.g. 2GB. Default: a quarter of RAM.",
+        help="Memory budget of the store, now and during replay, e.g. 2GB. Default: a quarter of "
+        "RAM.",
         metavar="SIZE",
     ),
 ]
@@ -62,7 +63,7 @@ def compile_(
     node_type: NodeType = None,
     seed: Seed = 0,
     shuffle: Annotated[bool, typer.Option(help="Shuffle the seeds in every epoch.")] = True,
-    drop_last: Annotated[bool, typer.Option(help="Drop a smaller last batch.")] = False,
+    drop_last: Annotated[bool, typer.Option(help="Drop the last batch if it is smaller.")] = False,
     replace: Annotated[bool, typer.Option(help="Sample neighbours with replacement.")] = False,
     method: _Method = "uniform",
     dependent_batches: _DependentBatches = 1,
@@ -78,9 +79,8 @@ def compile_(
 ) -> None:
     """Sample epochs once and store them, so that loaders replay them.
 
-    --layout direct writes the graph with feature rows beside neighbour lists instead, for loaders
-    with reading="direct_layout". Of the other options, only --page-size, --name, --attrs, --memory,
-    --out, --overwrite and --dry-run apply then.
+    --layout direct writes no epochs. It writes the graph with feature rows beside neighbour lists,
+    for loaders with reading="direct_layout". Options of sampling and of epochs have no effect then.
     """
     import neargraph
     from neargraph.loader.compiling import EpochCompiler
@@ -129,12 +129,12 @@ def _show_direct(store: Path, report: Mapping[str, Any], as_json: bool) -> None:
         ("tensors left in the store", ", ".join(report["left_out"]) or "none"),
         ("size", f"{size(report['file_bytes'])} of {size(report['free_bytes'])} free"),
         ("inflation", f"{report['inflation']:.3f} times rows, degrees and 4-byte neighbours"),
-        ("address", f"{report['address_bytes']} bytes, {report['section_bits']} bits of section"),
+        ("address", f"{report['address_bytes']} bytes; section: {report['section_bits']} bits"),
         ("page", f"{report['page_bytes']:,} bytes"),
-        ("pages that a node is read with", report["pages_per_section"]),
+        ("pages read per node", report["pages_per_section"]),
         ("primary pages", report["primary_pages"]),
         ("secondary pages", report["secondary_pages"]),
-        ("pages of addresses of seeds", report["table_pages"]),
+        ("pages of the address table", report["table_pages"]),
     ]
     title = f"Compiled {store}" if report["written"] else f"Direct layout of {store}"
     print_report(as_json, {"store": str(store), "layout": "direct", **report}, title, rows)

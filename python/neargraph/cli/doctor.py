@@ -38,15 +38,15 @@ def doctor(
         bool,
         typer.Option(
             "--disk",
-            help="Measure the disk. For a store: read its files, and keep the rates for a day. For "
-            "a folder: write a file of 64 MiB, read it and remove it.",
+            help="Measure the disk. For a store: read its files, and cache the rates for a day. "
+            "For a folder: write a file of 64 MiB, read it and remove it.",
         ),
     ] = False,
     as_json: Json = False,
 ) -> None:
     """Check what this machine supports and suggest changes.
 
-    Tries the I/O back ends on the disk of PATH, and reports limits, packages, torch and GPUs.
+    Tries the I/O back ends on the disk of PATH. Reports resource limits, packages, torch and GPUs.
     """
     from neargraph import _core
 

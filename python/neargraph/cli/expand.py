@@ -22,7 +22,8 @@ _Memory = Annotated[
 _Density = Annotated[
     float | None,
     typer.Option(
-        help="Mean degree of the seed graph that is drawn. Default: 3, less for small factors."
+        help="Mean degree of the random seed graph, with --factor. Default: 3, or less for small "
+        "factors."
     ),
 ]
 

@@ -41,8 +41,8 @@ def head(
 ) -> None:
     """Show the first nodes and edges of a store with their tensors.
 
-    Nodes come by id, without deleted ones. Edges come in the order of the neighbour lists: by
-    destination.
+    Nodes are in the order of their ids, without deleted nodes. Edges are in the order of their
+    destinations.
     """
     with opened(store, memory, recover=recover) as handle:
         snap = handle.snapshot()

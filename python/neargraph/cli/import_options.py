@@ -89,8 +89,8 @@ Label = Annotated[
 Delimiter = Annotated[
     str | None,
     typer.Option(
-        help="One character, or tab, comma, semicolon, pipe, space (exactly one) or blank (spaces "
-        "and tabs). Default: detected from the first line.",
+        help="Column delimiter: one character, or tab, comma, semicolon, pipe, space (exactly one) "
+        "or blank (any spaces and tabs). Default: detected from the first line.",
         rich_help_panel=_TEXT,
     ),
 ]
@@ -105,8 +105,8 @@ Columns = Annotated[
     list[str] | None,
     typer.Option(
         metavar="[REL:]src=..,dst=..",
-        help="Columns of the edges, by number (from 0) or name: src, dst, time, weight, edge_id. "
-        "REL: limits them to one table of --edges. Repeatable.",
+        help="Columns that hold src, dst, time, weight and edge_id, each by number (from 0) or by "
+        "name. The prefix 'REL:' selects one table of --edges. Repeatable.",
         rich_help_panel=_TEXT,
     ),
 ]
@@ -131,8 +131,8 @@ Bipartite = Annotated[
     str | None,
     typer.Option(
         metavar="SRC,REL,DST",
-        help="Read the two columns as the ids of two node types. Names of both types and of the "
-        "relation, e.g. user,rates,item.",
+        help="Read source and destination as ids of two node types. The value names both types and "
+        "the relation, e.g. user,rates,item.",
         rich_help_panel=_TEXT,
     ),
 ]
@@ -147,7 +147,7 @@ SelfLoops = Annotated[
 Unique = Annotated[
     bool,
     typer.Option(
-        help="Keep one of several edges with the same ends, whatever their times.",
+        help="Keep one edge for each pair of source and destination, even if times differ.",
         rich_help_panel=_EDGES,
     ),
 ]
@@ -161,7 +161,8 @@ EdgeIds = Annotated[
 Relabel = Annotated[
     bool,
     typer.Option(
-        help="Number only the ids that occur, ascending; keep the original ids as names.",
+        help="Renumber the ids that occur in edges, ascending from 0; keep the original ids as "
+        "names.",
         rich_help_panel=_NODES,
     ),
 ]
@@ -226,9 +227,7 @@ Overwrite = Annotated[
 ]
 Strict = Annotated[
     bool,
-    typer.Option(
-        help="Fail instead of importing with notes, as the warnings of an import are called."
-    ),
+    typer.Option(help="Fail if the import has notes (warnings)."),
 ]
 Threads = Annotated[
     int | None, typer.Option(help="Threads that parse and sort. Default: one per core.")

@@ -90,7 +90,7 @@ def _print_plan(as_json: bool, plan: "InferencePlan") -> None:
         counts = (f"{one['num_nodes']:,}", names, str(one["scans"]), str(one["blocks"]))
         read, written = size(one["read_bytes"]), size(one["write_bytes"])
         table.add_row(str(at + 1), *counts, read, written)
-    console().print(titled("Plan; every block reads the tables of its scans once", table))
+    console().print(titled("Plan: each block reads the tables of its scans once", table))
 
 
 def _print_result(as_json: bool, plan: "InferencePlan", result: "InferenceResult") -> None:

@@ -24,7 +24,7 @@ def model(
 ) -> None:
     """Show the inputs, weights and operators of a model file.
 
-    Also shows the device whose kernel runs each operator, and anything that would fail.
+    Also shows the device that runs each operator, and problems that would make a run fail.
     """
     from neargraph._modelfiles import hashes_of
     from neargraph.dfg import Dfg

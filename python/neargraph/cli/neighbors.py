@@ -27,7 +27,7 @@ _EdgeTypes = Annotated[
     str | None,
     typer.Option(
         "--edge-type",
-        help="Edge type such as user,buys,item. Default: all that the node can have.",
+        help="Edge type such as user,buys,item. Default: all edge types of the node type.",
         metavar="TYPE",
     ),
 ]
@@ -35,12 +35,12 @@ _Out = Annotated[
     bool,
     typer.Option(
         "--out/--in",
-        help="Neighbours that the node has an edge to (out), or that have an edge to it (in). "
-        "Sampling visits the latter.",
+        help="out: nodes that NODE has an edge to. in: nodes that have an edge to NODE; sampling "
+        "uses these.",
     ),
 ]
 _ByNumber = Annotated[
-    bool, typer.Option("--by-number", help="NODE is a number, although nodes have string ids.")
+    bool, typer.Option("--by-number", help="Read NODE as a number even if nodes have string ids.")
 ]
 
 
@@ -62,8 +62,8 @@ def neighbors(
 ) -> None:
     """List the neighbours of a node, with edge ids, times and weights.
 
-    --out reads the reverse edges that the store keeps (`neargraph import --reverse`); without
-    them it reads all lists.
+    --out reads the reverse edges of the store, if it has them (`neargraph import --reverse`).
+    Otherwise it reads all lists.
     """
     from .head import print_rows
 

@@ -94,7 +94,10 @@ NodeType = Annotated[
 
 Prepare = Annotated[
     Literal["metadata", "hot", "all"],
-    typer.Option(help="Part of the store to load into memory first."),
+    typer.Option(
+        help="Data to load into memory: indexes (metadata), also lists and frequent rows (hot), "
+        "or everything that the model reads (all)."
+    ),
 ]
 """What an engine loads before the first request."""
 

@@ -18,22 +18,22 @@ profile = typer.Typer(**PLAIN, cls=Group, no_args_is_help=True)
 
 _Models = Annotated[str, typer.Option(help="Models to train, comma-separated: gcn, sage, cluster.")]
 _Fanouts = Annotated[
-    str | None, typer.Option(help="Fanouts of GraphSAGE. Default: 10,10; 25,15 for large graphs.")
+    str | None, typer.Option(help="Fanouts of GraphSAGE. Default: 10,10; 25,15 from 50,000 nodes.")
 ]
 _BatchSize = Annotated[
     int | None,
-    typer.Option(help="Seeds per batch of GraphSAGE. Default: 16; 256 for large graphs."),
+    typer.Option(help="Seeds per batch of GraphSAGE. Default: 16; 256 from 50,000 nodes."),
 ]
 _Hidden = Annotated[
-    int | None, typer.Option(help="Hidden width. Default: 16; 256 for large graphs.")
+    int | None, typer.Option(help="Hidden width. Default: 16; 256 from 50,000 nodes.")
 ]
-_Parts = Annotated[int | None, typer.Option(help="Clusters. Default: 100; 1000 for large graphs.")]
+_Parts = Annotated[int | None, typer.Option(help="Clusters. Default: 100; 1000 from 50,000 nodes.")]
 _BatchParts = Annotated[
-    int | None, typer.Option(help="Clusters per batch. Default: 16; 32 for large graphs.")
+    int | None, typer.Option(help="Clusters per batch. Default: 16; 32 from 50,000 nodes.")
 ]
 _Fused = Annotated[
     bool,
-    typer.Option(help="Aggregate in GraphSAGE by a sparse product; hides the message stage."),
+    typer.Option(help="Use a sparse product in GraphSAGE; aggregate then includes message."),
 ]
 _Interval = Annotated[
     float, typer.Option(help="Seconds between samples of processor, disk and memory use.")

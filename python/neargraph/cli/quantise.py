@@ -17,8 +17,8 @@ from .show import bars, console, pairs_table, print_json
 _Data = Annotated[
     Path | None,
     typer.Option(
-        help="Data to compare on and to search scales with: a store, NAME.ng, or arrays by input "
-        "name, NAME.npz."
+        help="Data to measure accuracy and to search fixed-point scales: a store, NAME.ng, or "
+        "arrays by input name, NAME.npz."
     ),
 ]
 
@@ -28,11 +28,11 @@ def quantise(
     target: Annotated[Path, typer.Argument(help="Model file to create, NAME.ngm.", metavar="OUT")],
     to: Annotated[
         str,
-        typer.Option(help="Number format: int8, f16, fixed8, fixed16, or fixed with any width."),
+        typer.Option(help="Number format: int8, f16, or fixed point of 2 to 32 bits, e.g. fixed8."),
     ] = "int8",
     data: _Data = None,
     rounds: Annotated[
-        int, typer.Option(min=0, help="How often the search for scales goes through all values.")
+        int, typer.Option(min=0, help="Rounds of the search for scales; each tries every value.")
     ] = 2,
     as_json: Json = False,
 ) -> None:

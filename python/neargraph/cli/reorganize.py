@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 _Visits = Annotated[
     Path | None,
     typer.Option(
-        help="File of node ids, one per use, .npy or text. The most frequent come first on disk."
+        help="File of visited node ids (.npy or text), repeated for each visit. The most frequent "
+        "nodes come first on disk."
     ),
 ]
 _By = Annotated[
@@ -39,7 +40,7 @@ def reorganize(
     batch_size: Annotated[int, typer.Option(help="Seeds per batch.")] = 1024,
     seeds: Seeds = None,
     node_type: NodeType = None,
-    batches: Annotated[int, typer.Option(help="Batches to sample for counting pages.")] = 32,
+    batches: Annotated[int, typer.Option(help="Batches to sample; their pages are counted.")] = 32,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the effect and the disk space; write nothing.")
     ] = False,

@@ -37,7 +37,7 @@ _Dataset = Annotated[
 ]
 _Seeds = Annotated[str | None, typer.Option(help=f"Targets for --host: {SEEDS}. Default: all.")]
 _Repeats = Annotated[
-    int | None, typer.Option(help="Random seeds of the comparison with --host. Default: 5.")
+    int | None, typer.Option(help="Number of random seeds for --host. Default: 5.")
 ]
 _Watch = Annotated[
     float | None, typer.Option(help="Seconds to measure the loader for --host. Default: 10.")
@@ -58,7 +58,10 @@ _Memory = Annotated[
 ]
 _Reuse = Annotated[
     str | None,
-    typer.Option(help="Reuse of reads (GLIST), e.g. merged=true,grouped=8,cache_pages=4096."),
+    typer.Option(
+        help="Reuse of page reads (GLIST): within a hop (merged=true), by batches processed as one "
+        "(grouped=8), in a cache of the SSD (cache_pages=4096). Comma-separated."
+    ),
 ]
 _Preset = Annotated[
     Literal["octa", "lsap", "hetero", "tlc", "glist"] | None,
@@ -74,9 +77,9 @@ _RowBytes = Annotated[
 _Platforms = Annotated[str, typer.Option(help="Platforms to simulate, comma-separated; or all.")]
 _Mode = Annotated[
     Literal["paper", "detailed"],
-    typer.Option(help="Model: paper is that of the publication, detailed adds host and queues."),
+    typer.Option(help="Simulate as published (paper), or also host and queues (detailed)."),
 ]
-_Layer = Annotated[Literal["sage", "gcn", "gin", "ngcf"], typer.Option(help="Layer of the model.")]
+_Layer = Annotated[Literal["sage", "gcn", "gin", "ngcf"], typer.Option(help="Type of GNN layer.")]
 _Inference = Annotated[bool, typer.Option("--inference", help="Simulate inference: no gradients.")]
 _Sweep = Annotated[str | None, typer.Option(help="Constant to vary, e.g. flash.channels=4,8,16.")]
 _Ablation = Annotated[
@@ -196,7 +199,7 @@ def _show(found: Any, about: dict[str, Any], out: Path | None, as_json: bool) ->
         typer.echo("\n".join(answer.sentences()))
         console().print(steps_table(answer))
     console().print(titled(title, table(found)))
-    typer.echo("bound by: busiest component, and time of a batch over its busy time")
+    typer.echo("bound by: the busiest component (time of a batch divided by its busy time)")
     if page is not None:
         typer.echo(f"report: {page}")
 
@@ -357,7 +360,7 @@ def show_ablation(found: list[Any], as_json: bool) -> None:
             titled(f"{runs.rows[0]['source']}: targets/s over those with all costs", made)
         )
         typer.echo(f"the fastest first: {', '.join(ranking(runs, 'none'))}")
-        typer.echo("\n".join(lines) or "the order stays whatever is left out")
+        typer.echo("\n".join(lines) or "leaving out one cost does not change the order")
 
 
 def assigned(option: str, text: str, many: bool = False) -> tuple[str, Any]:

@@ -14,8 +14,8 @@ _Sizes = Annotated[
 _By = Annotated[
     Literal["random", "time", "degree"],
     typer.Option(
-        help="Order of the nodes: random; earliest first into train (time); or those with most "
-        "in-edges first into train (degree)."
+        help="Order in which nodes fill train, then val, then test: random, earliest first (time), "
+        "or most in-edges first (degree)."
     ),
 ]
 _Stratify = Annotated[

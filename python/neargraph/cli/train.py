@@ -42,7 +42,8 @@ _FLAGS = frozenset(f"--{name.replace('_', '-')}" for name in OPTIONS)
 _State = Annotated[
     Path | None,
     typer.Option(
-        help="Training state: written after each epoch; training resumes from it if it exists."
+        help="File of the training state, written after each epoch. If it exists, training resumes "
+        "from it."
     ),
 ]
 

@@ -90,7 +90,9 @@ OPTIONS: dict[str, Option] = {
     ),
     "epochs": Option("int", 3, "Number of epochs."),
     "batch_size": Option(
-        "int", 256, "Seeds per batch. With cluster and random-node: of validation and test only."
+        "int",
+        256,
+        "Seeds per batch. The samplers cluster and random-node use it only in validation and test.",
     ),
     "hidden": Option("int", 64, "Width of hidden layers."),
     "lr": Option("float", 0.003, "Learning rate of Adam."),
@@ -102,12 +104,16 @@ OPTIONS: dict[str, Option] = {
     "pool": Option("str", "mean", "Pooling of the nodes of a graph.", ("mean", "sum", "max")),
     "schedule": Option("str", "constant", "Schedule of the learning rate.", _SCHEDULES),
     "schedule_epochs": Option(
-        "int", 10, "Epochs between steps (step), validations without gain (plateau)."
+        "int",
+        10,
+        "Epochs (step) or validations without improvement (plateau) before lr is lowered.",
     ),
-    "schedule_factor": Option("float", 0.1, "Factor of the learning rate (step, plateau)."),
+    "schedule_factor": Option("float", 0.1, "Factor by which lr is lowered (step, plateau)."),
     "warmup_steps": Option("int", 0, "Steps of linear warm-up."),
     "clip": Option("float", 0.0, "Largest norm of the gradient; 0 = no clipping."),
-    "patience": Option("int", 0, "Validations without gain before stopping; 0 = never stop early."),
+    "patience": Option(
+        "int", 0, "Validations without improvement before stopping; 0 = never stop early."
+    ),
     "test_on": Option(
         "str",
         "auto",
@@ -115,7 +121,9 @@ OPTIONS: dict[str, Option] = {
         ("auto", "last", "best"),
     ),
     "val_every": Option("int", 1, "Epochs between validations."),
-    "save_steps": Option("int", 0, "Steps between training states in an epoch; 0 = none."),
+    "save_steps": Option(
+        "int", 0, "Steps between training states within an epoch; 0 = only after each epoch."
+    ),
     "seed": Option("int", 0, "Random seed."),
     "split_index": Option("int", 0, "Number of the split, if the store has several."),
     "row_normalize": Option("bool", False, "Divide each feature row by its sum."),
@@ -134,12 +142,13 @@ OPTIONS: dict[str, Option] = {
     ),
     "x_dtype": Option("str", None, "Read x as f32, f16 or bf16. Default: as the store gives it."),
     "method": Option(
-        "str", "uniform", "Sampling method of neighbor.", ("uniform", "labor", "weighted")
+        "str", "uniform", "Method of the sampler neighbor.", ("uniform", "labor", "weighted")
     ),
     "temporary_writes": Option(
         "str",
         "auto",
-        "Bound of temporary files: auto, never, or a multiple of the features, e.g. 2x.",
+        "Limit on rows that an epoch writes to temporary files: auto, never, or a multiple of the "
+        "size of the features, e.g. 2x.",
     ),
     "decoder": Option("str", "dot", "Score of a link.", ("dot", "mlp")),
     "negatives": Option("str", "binary", "Negative sampling of links.", ("binary", "triplet")),
@@ -157,7 +166,9 @@ OPTIONS: dict[str, Option] = {
     ),
     "temporal": Option("str", "auto", _TEMPORAL_HELP, _TEMPORAL),
     "embedding": Option(
-        "int", 0, "Width of learned rows of nodes without x, stored in the store; 0 = none."
+        "int",
+        0,
+        "Width of learned rows (embeddings) of nodes without x, kept in the store; 0 = none.",
     ),
     "embedding_name": Option("str", "emb", "Tensor of the store for the learned rows."),
     "embedding_optimizer": Option(

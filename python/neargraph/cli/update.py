@@ -33,7 +33,8 @@ def update(
 ) -> None:
     """Apply a file of added, deleted and changed nodes and edges.
 
-    Rows counted in the progress line are durable. Continue with --skip-rows after a crash.
+    The rows that the progress line reports as done are durable. After a crash, skip them with
+    --skip-rows.
     """
     from neargraph.update.apply import update_from
 

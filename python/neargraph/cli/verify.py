@@ -31,8 +31,8 @@ def verify(
 ) -> None:
     """Check every block and structure of a store or backup.
 
-    Also checks the files compiled from the store. No process may write to it meanwhile. The exit
-    code is 1 if anything is damaged.
+    Also checks the files compiled from the store. No process may write to the store meanwhile. The
+    exit code is 1 if anything is damaged.
     """
     from neargraph import _core
 

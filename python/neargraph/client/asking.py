@@ -359,7 +359,7 @@ def _sampled(message: dict[str, Any], seeds: Any, node_type: str) -> Opening[Rec
     split = seeds if isinstance(seeds, str) else ""
     ids = None if seeds is None or split else ids_of(seeds)
     if ids is not None and not ids.size:
-        raise UnsupportedArgument("seeds is empty: there are no seeds; give None for all nodes")
+        raise UnsupportedArgument("seeds is empty; give None for all nodes")
     text = json.dumps({**message, "split": split})
     sent = np.empty(0, np.int64) if ids is None else ids
     return Opening(Request("sample", (text, node_type, sent)), Batches(message, ids).received)

@@ -70,7 +70,7 @@ class _Fused:
         for first in range(0, self.num_nodes, _ROWS):
             block = np.asarray(self.indptr[first : first + _ROWS + 1], dtype=np.int64)
             if (np.diff(block) < 0).any() or block[0] < 0 or block[-1] > len(self.indices):
-                fail(self.where, f"indptr falls near row {first}", _AGAIN)
+                fail(self.where, f"indptr has invalid values near row {first}", _AGAIN)
             for start, end, rows in rows_of_entries(first, block):
                 sources = np.asarray(self.indices[start:end], dtype=np.int64)
                 node_ids(sources, self.where, start, self.num_nodes)
@@ -83,7 +83,7 @@ def fused_types(folder: Folder, topology: dict[str, Any]) -> Types:
     """Node and edge types of the file that ``graph_topology`` names."""
     what = "graph_topology"
     if topology.get("type") != "FusedCSCSamplingGraph":
-        fail(folder.file, f"{what} is a {topology.get('type')!r}", "give the raw folder")
+        fail(folder.file, f"{what} has type {topology.get('type')!r}", "import the raw folder")
     file = folder.place(topology, what)
     fused = _Fused(_state(load_torch(file), str(file)), str(file))
     types = Types(by_row=False)

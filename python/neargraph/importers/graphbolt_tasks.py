@@ -36,14 +36,19 @@ def _columns(folder: Folder, entry: dict[str, Any], what: str) -> dict[str, tupl
         name = data.get("name") or (_ORDER[place] if place < len(_ORDER) else f"data_{place}")
         name = "seeds" if name in ("seed_nodes", "node_pairs") else name
         if not isinstance(name, str) or name in found:
-            fail(folder.file, f"{what} has {name!r} twice, or as a name", "give each one a name")
+            fail(
+                folder.file,
+                f"{what}: name {name!r} is not a string or not unique",
+                "use unique names",
+            )
         values = folder.array(data, f"{name} of {what}")
         where = str(folder.place(data, what))
         if isinstance(values, BrainFloats) or values.ndim == 0:
             fail(where, f"{name} of {what} is bfloat16 or one number", "store integers or float32")
         found[name] = values, where
     if found and "seeds" not in found:
-        fail(folder.file, f"{what} has no seeds (it has {', '.join(found)})", "name them seeds")
+        listed = ", ".join(found)
+        fail(folder.file, f"{what} has no entry 'seeds' (entries: {listed})", "add this entry")
     for name, (values, where) in found.items():
         same_rows(len(values), len(found["seeds"][0]), where, f"{name} of {what}")
     return found

@@ -112,7 +112,8 @@ def opened(
             continue
         shown, beside = stream_name(source), folder or Path.cwd()
         if not beside.is_dir():
-            fail(beside, "no such folder, to which standard input is copied", "create it first")
+            what = "standard input cannot be copied to this folder, which does not exist"
+            fail(beside, what, "create it first")
         spool = spool_stream(source, beside, shown, encoding)
         found.append(Input(spool.path, shown, "", None, spool))
     return found

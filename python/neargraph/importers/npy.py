@@ -138,7 +138,7 @@ def _plan_folder(folder: Path) -> GraphPlan:
 
     for name, array in arrays.items():
         if array.ndim == 0 or (name == "indptr" and len(array) == 0):
-            fail(where(name), f"has shape {list(array.shape)}", "give it one row for each")
+            fail(where(name), f"has shape {list(array.shape)}", "store an array with rows")
     num_nodes = _folder_nodes(arrays, folder)
     node, notes = NodePlan(num_nodes=num_nodes), list[Note]()
     for name, array in arrays.items():

@@ -250,7 +250,7 @@ def _pointers(npz: NpzFile, name: str) -> Array:
         fail(npz.where(name), "is not a list of integers", "check the layout of the file")
     pointers = values.astype(np.int64)
     if len(pointers) < 1 or pointers[0] != 0 or (np.diff(pointers) < 0).any():
-        what = "is not a pointer array (0, then never falling)"
+        what = "is not a pointer array: it must start at 0 and never decrease"
         fail(npz.where(name), what, "the file is inconsistent; write it again")
     return pointers
 

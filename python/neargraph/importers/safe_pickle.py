@@ -144,7 +144,7 @@ def _array(version: Any, shape: Any, dtype: Any, fortran: Any, raw: Any) -> Arra
         raw = raw.encode("latin1")
     kind = np.dtype((dtype.order or "=") + dtype.code)
     if type(raw) is not bytes or len(raw) != kind.itemsize * math.prod(shape):
-        raise BadPickle(f"an array of shape {shape} does not have the bytes of its shape")
+        raise BadPickle(f"the bytes of an array do not match its shape {shape}")
     flat = np.frombuffer(bytearray(raw), dtype=kind)
     if kind.kind == "b":
         flat = flat.view(np.uint8) != 0

@@ -161,7 +161,7 @@ def _tables_of(folder: Path) -> tuple[Tables, list[Path]]:
             parts = tuple(typed.split("__")) if typed else HOMOGENEOUS_EDGE
             if len(parts) != 3:
                 todo = "name it edges_SOURCE__RELATION__DESTINATION"
-                fail(entry, "its name does not tell the edge type", todo)
+                fail(entry, "the name of the file does not contain the edge type", todo)
             known = edges.setdefault((parts[0], parts[1], parts[2]), entry)
         if known != entry:
             fail(entry, f"holds the same type as {known.name}", "remove one of them")

@@ -323,7 +323,7 @@ def _tensor(storage: Any, offset: Any, size: Any, stride: Any) -> Any:
     last = offset + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
     # Strides of 0 could make endless rows of a short file.
     if count > len(flat) or (count and last >= len(flat)):
-        raise BadPickle(f"a tensor of size {list(size)[:8]} does not lie inside of its storage")
+        raise BadPickle(f"a tensor of size {list(size)[:8]} does not lie within its storage")
     if count == 0:
         view = np.zeros(size, dtype=flat.dtype)
     else:

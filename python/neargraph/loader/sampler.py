@@ -140,8 +140,8 @@ class NumpySampler:
             )
         if self.layout == "direct" and self.schema.edge_types != schema.edge_types:
             raise UnsupportedArgument(
-                "layout='direct' does not support the kept reverse that fanouts name, among "
-                f"{self.schema.names}; use layout='paged'"
+                "layout='direct' does not support fanouts for the stored reverse of an edge type, "
+                f"and they name one among {self.schema.names}; use layout='paged'"
             )
         # Raises an error at once for settings that the store does not support.
         self._make([])

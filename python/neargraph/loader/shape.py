@@ -239,7 +239,7 @@ def _only_other_way(schema: Schema, edge_type: EdgeType) -> EdgeType:
     if named is not None:
         there = f"{others[0].triple!r} is the reverse of {named.triple!r}"
     raise UnsupportedArgument(
-        "subgraph_type='bidirectional' needs an edge type with the reverse of "
-        f"{edge_type.triple!r}, and {there}; import 'rev_{edge_type.relation}' and give it "
+        "subgraph_type='bidirectional' needs exactly one edge type that is the reverse of "
+        f"{edge_type.triple!r}, but {there}; import 'rev_{edge_type.relation}' and give it "
         "fanouts, or use subgraph_type='directional'"
     )

@@ -96,8 +96,8 @@ class Sampler(BaseSampler):  # type: ignore[misc]
         named = [t.triple for t in schema.edge_types if t.is_reverse_index]
         if named:
             raise UnsupportedArgument(
-                f"PyG's loaders do not support kept reverses, and fanouts name {named}; use "
-                "neargraph.NeighborLoader for these"
+                "PyG's loaders do not support fanouts for the stored reverse of an edge type, such "
+                f"as {named[0]}; use neargraph.NeighborLoader"
             )
         self._epoch: int | None = None
         self._dated: dict[str, Tensor] | None = None

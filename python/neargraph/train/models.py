@@ -273,8 +273,8 @@ def _check_widths(config: TrainConfig, schema: Schema, path: str) -> None:
         )
     if config.model in _ONE_WIDTH and not config.embedding and without_features(schema):
         raise UnsupportedArgument(
-            f"{path}: the model {config.model} needs rows of nodes, which have no x; learn them "
-            "with embedding=, such as embedding=64"
+            f"{path}: the model {config.model} needs a row for each node, but nodes have no x; "
+            "learn rows with embedding=, such as embedding=64"
         )
 
 

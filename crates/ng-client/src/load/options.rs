@@ -17,7 +17,7 @@ const SECRET_BYTES_MAX: u64 = 1 << 20;
 pub enum Draw {
     /// All nodes equally often.
     Uniform,
-    /// Nodes with probabilities 1 / rank; which node has which rank looks random.
+    /// Nodes with probabilities proportional to 1 / rank. Ranks are scattered over the ids.
     Zipf,
 }
 
@@ -28,13 +28,13 @@ pub enum Draw {
 /// 3. Open loops at decreasing shares of that rate run until p99 is within the limit.
 ///
 /// Latencies of open loops are measured from the planned arrival, so stalls of the server count (no
-/// coordinated omission). Failed and shed requests count as missed, by error code. The last line of
-/// the output is JSON.
+/// coordinated omission). Failed and shed requests count as missed; the output counts them by error
+/// code. The last line of the output is JSON.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "neargraph-bench-server", version)]
 pub struct Options {
-    /// File of requests: lines `arrival_us,count,id,...` after a line `#JSON`. Default:
-    /// random requests.
+    /// File of requests. Each line is `arrival_us,count,id,...`. A line that starts with `#`
+    /// contains a description as JSON. Default: random requests.
     pub stream: Option<PathBuf>,
     /// Address of the server: HOST:PORT or unix:PATH.
     #[arg(long, default_value = "127.0.0.1:7400", conflicts_with = "to")]
@@ -71,8 +71,8 @@ pub struct Options {
     /// Distribution of the nodes of random requests.
     #[arg(long, value_enum, default_value = "uniform")]
     pub draw: Draw,
-    /// Random nodes have ids 0 to N - 1 of the model's node type. Default: all nodes. Required if
-    /// the graph has several node types.
+    /// Draw random nodes from ids 0 to N - 1 of the model's node type. Default: all nodes. Required
+    /// if the graph has several node types.
     #[arg(long, value_name = "N")]
     pub ids: Option<u64>,
     /// Nodes per random request.
@@ -111,8 +111,9 @@ pub struct Options {
     /// Search for the highest rate within the limit instead of trying shares.
     #[arg(long)]
     pub find_rate: bool,
-    /// Retry shed requests for this many seconds, at a random time after the delay that the server
-    /// asks for. Latency still counts from the planned arrival. Default: no retry.
+    /// Retry shed requests for this many seconds. Each retry waits for the delay that the server
+    /// returned, plus a random time. Latency still counts from the planned arrival. Default: no
+    /// retry.
     #[arg(long, default_value_t = 0.0, hide_default_value = true)]
     pub retry: f64,
     /// Milliseconds after which a request counts as missed.

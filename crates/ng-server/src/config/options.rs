@@ -43,10 +43,10 @@ pub struct Options {
     /// Memory of the answer cache, e.g. 1GB. Default: 256MiB.
     #[arg(long, value_parser = units::bytes, value_name = "BYTES")]
     pub cache: Option<u64>,
-    /// Threads that compute one group of requests. Default: 1.
+    /// Threads that compute one group of requests (see --scheduler). Default: 1.
     #[arg(long)]
     pub threads: Option<usize>,
-    /// Groups that are computed at the same time. Default: two more than there are cores.
+    /// Number of groups that are computed at the same time. Default: the number of cores plus 2.
     #[arg(long)]
     pub lanes: Option<usize>,
     /// Parts of the scheduler that are on, as letters: G groups requests, S orders them by node id,
@@ -66,7 +66,7 @@ pub struct Options {
     /// Default: clients need no certificate.
     #[arg(long, value_name = "FILE")]
     pub client_ca: Option<PathBuf>,
-    /// Tokens that callers need, mode 600 or 640, with lines
+    /// File of access tokens, mode 600 or 640. Each line is
     /// `RIGHT NAME TOKEN-OR-SHA256 [EXPIRES] [requests=N] [seeds=N]`. Default: callers need no
     /// token.
     #[arg(long, value_name = "FILE")]

@@ -172,7 +172,7 @@ fn step<'a>(catalog: &Catalog, kind: &'a Kind, added: u32) -> Result<Step<'a>, P
         match node.ok_or_else(|| Problem::argument(field, "a node is missing"))? {
             Node::Added(number) if number >= added => {
                 let message = format!(
-                    "node {number} of this transaction is not added before; {added} nodes are"
+                    "added node {number} does not exist; {added} nodes are added before this change"
                 );
                 Err(Problem::argument(field, message))
             }

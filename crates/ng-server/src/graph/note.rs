@@ -81,7 +81,7 @@ pub fn decode(mut note: &[u8], changes: &[v1::Change]) -> Result<Vec<v1::ChangeR
     let form = take(&mut note, 1).and_then(|form| form.first().copied());
     let sum = take(&mut note, 4).and_then(|sum| sum.try_into().ok()).map(u32::from_le_bytes);
     if form != Some(FORM) || sum != Some(checksum_of(changes)) {
-        let message = "a transaction with this key and other changes was applied before";
+        let message = "an earlier transaction with this key had other changes";
         return Err(Problem::argument("idempotency_key", message)
             .remedy("use a new key for each transaction, and the same key only to repeat it"));
     }

@@ -135,7 +135,7 @@ fn from_contents(datatype: &str, contents: InferTensorContents) -> Result<Vec<u6
 }
 
 fn no_ids(datatype: &str) -> Problem {
-    Problem::argument("inputs.datatype", format!("ids are not of type {datatype:?}"))
+    Problem::argument("inputs.datatype", format!("{datatype:?} is not a valid type for ids"))
         .remedy("give INT64, INT32, UINT64 or UINT32")
 }
 

@@ -28,7 +28,7 @@ pub enum PackError {
     #[error(transparent)]
     Shape(#[from] ShapeError),
     /// Sums of so many products could exceed an i32.
-    #[error("weights have {depth} rows, at most {DEPTH_MAX}")]
+    #[error("weights have {depth} rows, more than the limit of {DEPTH_MAX}")]
     Depth {
         /// Their rows.
         depth: usize,

@@ -133,7 +133,7 @@ impl<'a> Columns<'a> {
         }
         match is_at_end {
             true => Ok(self.hash()),
-            false => Err(Problem::argument("arrow", "bytes follow the last stream of the head")
+            false => Err(Problem::argument("arrow", "bytes follow the last stream in the head")
                 .remedy("list all types in the head, and send one stream for each")),
         }
     }

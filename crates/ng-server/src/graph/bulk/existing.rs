@@ -124,7 +124,7 @@ fn first_nodes(tx: &mut Transaction, head: &v1::UpdateGraphHead) -> Result<Vec<u
             return Ok(count);
         }
         let expected = given.num_nodes;
-        let message = format!("{} has {count} ids, but {expected} are expected", of.name);
+        let message = format!("{} has {count} ids, but the head expects {expected}", of.name);
         Err(Problem::new(Code::Aborted, "GRAPH_CHANGED", message)
             .at(&format!("{}.num_nodes", of.field))
             .remedy("recompute the ids of new nodes and edges, and send the stream again"))
