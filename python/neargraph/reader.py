@@ -79,7 +79,7 @@ class Reader(ABC):
     def num_edges(self) -> int:
         """Number of entries in the lists of all edge types.
 
-        An undirected edge counts twice. Kept reverses do not count.
+        An undirected edge counts twice. Stored reverses do not count.
         """
         return sum(t.num_edges for t in self.schema.edge_types)
 

@@ -47,7 +47,7 @@ class NodeTypeInfo(TypedDict):
 
 
 class EdgeTypeInfo(TypedDict):
-    """One edge type, or the kept reverse of one."""
+    """One edge type, or the stored reverse of one."""
 
     source: str
     relation: str

@@ -181,7 +181,7 @@ class Schema:
         """Returns the edge type `name`, or the only one if `name` is None.
 
         A name is a triple, a pair (source, destination), ``"a__to__b"``, or the relation alone. A
-        kept reverse is found if no other type has the name.
+        stored reverse is found if no other type has the name.
 
         Raises:
             NameNotFound: No edge type or several edge types have this name.

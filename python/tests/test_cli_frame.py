@@ -226,7 +226,7 @@ def test_progress_without_a_terminal_is_plain_lines_now_and_then(monkeypatch, ca
         for done in (1, 50, 60, 100):
             tell("edges", done, 200)
         tell("rows", 7, None, 0.5)
-    assert capsys.readouterr().err == "edges: 25 %\nedges: 50 %\n"
+    assert capsys.readouterr().err == "edges: 25 % (50 of 200)\nedges: 50 % (100 of 200)\n"
 
 
 @pytest.mark.parametrize("silence", ["quiet", "json"])

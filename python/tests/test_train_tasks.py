@@ -247,11 +247,11 @@ def both_ways(tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize("kind", ["undirected", "both ways", "typed", "kept reverse"])
+@pytest.mark.parametrize("kind", ["undirected", "both ways", "typed", "stored reverse"])
 def test_no_batch_carries_a_message_along_an_edge_that_is_held_out(
     plain, both_ways, tmp_path, kind
 ):
-    typed = kind in ("typed", "kept reverse")
+    typed = kind in ("typed", "stored reverse")
     path = {"undirected": plain, "both ways": both_ways}.get(kind)
     path = path or typed_store(tmp_path / "g.ng", kept=None if kind == "typed" else True)
     settings = {"model": "hetero-sage", "target": "user,buys,item"} if typed else {}

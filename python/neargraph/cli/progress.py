@@ -46,7 +46,7 @@ class Lines:
     """A line for the phase under way, every ten seconds.
 
     >>> progress_line("edges", 250, 1000), progress_line("edges", 250, None)
-    ('edges: 25 %', 'edges: 250')
+    ('edges: 25 % (250 of 1,000)', 'edges: 250')
     """
 
     def __init__(self) -> None:
@@ -63,7 +63,9 @@ class Lines:
 def progress_line(phase: str, done: int, total: int | None, note: Any = None) -> str:
     """One line of progress, without control characters."""
     text = phase if note is None else f"{phase} {note:.3f}"
-    return f"{text}: {100 * done // total} %" if total else f"{text}: {done:,}"
+    if not total:
+        return f"{text}: {done:,}"
+    return f"{text}: {100 * done // total} % ({done:,} of {total:,})"
 
 
 class _Drawn:
@@ -87,7 +89,7 @@ def _terminal() -> "Progress":
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
-        TextColumn("{task.percentage:>3.0f}%"),
+        TextColumn("{task.percentage:>3.0f}% ({task.completed:,.0f})"),
         TimeRemainingColumn(),
     )
     out = Console(stderr=True, no_color=settings.no_color)

@@ -63,7 +63,7 @@ def to_graphbolt(
     - Both entries of an undirected edge become edges.
     - bf16, scaled int8 and sparse rows become dense float32 rows.
     - Each edge type has an entry ``neargraph`` in metadata.yaml, which GraphBolt ignores. From it,
-      an import restores edge ids, inline columns, `undirected`, `unique` and kept reverses.
+      an import restores edge ids, inline columns, `undirected`, `unique` and stored reverses.
 
     Args:
         store: The store, or one version of it.

@@ -211,7 +211,7 @@ def expand(
     settings = ImportOptions(memory=budget, **options)
     plan = plan_expansion(snap, seed)
     if snap.schema.reverse_types and not settings.reverse:
-        message = "kept reverses are not copied"
+        message = "stored reverses are not copied"
         count, advice = len(snap.schema.reverse_types), remedy("BuildReverse")
         plan.notes.append(Note("reverse-dropped", count, snap.path, message, remedy=advice))
     report = run_import(plan, out, settings, progress)

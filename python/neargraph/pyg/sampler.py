@@ -61,7 +61,7 @@ class Sampler(BaseSampler):  # type: ignore[misc]
 
     Raises:
         NameNotFound: A name in `num_neighbors` or `time_attr` does not exist.
-        UnsupportedArgument: An argument is not supported, such as fanouts for a kept reverse.
+        UnsupportedArgument: An argument is not supported, such as fanouts for a stored reverse.
         ValueError: `seed`, a fanout or another value is not valid.
 
     Example:

@@ -2,7 +2,7 @@
 
 An import of users and items has one direction only, so users would receive no messages. If the
 import kept the reverse (``neargraph import --reverse``), a run passes messages in both directions.
-The invariant: a kept reverse is sampled only in stores of two node types that it makes bipartite.
+The invariant: a stored reverse is sampled only in stores of two node types that it makes bipartite.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from neargraph.store import Store
 
 
 def both_ways(schema: Schema) -> Schema:
-    """Returns the schema with all kept reverses as edge types if that makes it bipartite, else the
+    """Returns the schema with stored reverses as edge types if that makes it bipartite, else the
     schema unchanged."""
     if kind_of(schema) == "bipartite":
         return schema
@@ -26,7 +26,7 @@ def both_ways(schema: Schema) -> Schema:
 
 
 def kept_reverses(schema: Schema) -> list[EdgeType]:
-    """Returns the kept reverses that `both_ways` adds."""
+    """Returns the stored reverses that `both_ways` adds."""
     return [t for t in both_ways(schema).edge_types if t.is_reverse_index]
 
 
@@ -37,14 +37,14 @@ def lead_one_way(schema: Schema) -> bool:
 
 
 def fanouts_by_type(schema: Schema, fanouts: Sequence[int]) -> Any:
-    """Returns the fanouts for loaders: by edge type if kept reverses are sampled."""
+    """Returns the fanouts for loaders: by edge type if stored reverses are sampled."""
     if not kept_reverses(schema):
         return list(fanouts)
     return {t.triple: list(fanouts) for t in both_ways(schema).edge_types}
 
 
 class DegreesBothWays:
-    """In-degrees by edge type, as from `InDegrees`, including kept reverses.
+    """In-degrees by edge type, as from `InDegrees`, including stored reverses.
 
     Args:
         store: The open store.

@@ -51,7 +51,7 @@ def sampler_of(config: TrainConfig) -> str:
 
 
 def trained_schema(config: TrainConfig, schema: Schema) -> Schema:
-    """Returns the schema of a run's batches, with kept reverses if they are sampled."""
+    """Returns the schema of a run's batches, with stored reverses if they are sampled."""
     # HGT's budgets per node type are defined for the edge types of the graph only.
     return schema if config.sampler == "hgt" else both_ways(schema)
 

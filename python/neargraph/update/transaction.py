@@ -232,7 +232,7 @@ class Transaction:
     ) -> int | None:
         """Adds an edge and returns its id.
 
-        If the type is undirected or keeps its reverse, the edge is added in both directions. The
+        If the type is undirected or stores its reverse, the edge is added in both directions. The
         new entry is the last of its list; lists with times stay sorted by time. If the type is
         ``unique`` and the edge exists, the edge keeps its id and gets the new time and weight.
 
