@@ -165,6 +165,6 @@ mod tests {
     #[test]
     fn an_endless_line_is_an_error() {
         let error = lines(vec![b'1'; LINE_BYTES_MAX * 3], 1000).unwrap_err();
-        assert!(error.to_string().contains("longer than"));
+        assert!(error.to_string().contains("a line has more than"));
     }
 }
