@@ -16,6 +16,7 @@ page names. Invariant: each block of a page is run, compared, written, or has a 
 
 from __future__ import annotations
 
+import codeop
 import re
 import sys
 from collections.abc import Iterator
@@ -124,8 +125,26 @@ def _problems(block: Block) -> Iterator[str]:
         yield f"an unknown setting {name}="
     if block.language == "console" and not block.text.startswith("$ "):
         yield "a console without a prompt; begin with '$ ', or write sh"
+    if block.language == "python" and block.is_run and (line := _prompt_stops(block.text)):
+        yield f"python's prompt stops at line {line} of the block; end each body by an empty line"
     if block.language in ("sh", "bash") and re.search(r"^\$ ", block.text, re.MULTILINE):
         yield "a prompt in sh; write console, or leave the prompt out"
+
+
+def _prompt_stops(text: str) -> int | None:
+    """The line at which Python's prompt stops when the block is pasted; None if it takes all.
+
+    The prompt ends a body at an empty line and nowhere else.
+    """
+    compiled, lines = codeop.CommandCompiler(), list[str]()
+    for number, line in enumerate(f"{text}\n".split("\n"), 1):
+        lines.append(line)
+        try:
+            if compiled("\n".join(lines), symbol="single") is not None:
+                lines.clear()
+        except SyntaxError:
+            return number
+    return None
 
 
 def _indented(text: str) -> Iterator[int]:

@@ -151,6 +151,8 @@ class Story:
             StoryFailed: A block does not do what the page says.
         """
         os.chdir(self._folder)
+        # As at a prompt: modules that the page writes can be imported.
+        sys.path.insert(0, "")
         try:
             for block in blocks_of(self._page.read_text()):
                 try:

@@ -58,6 +58,11 @@ BROKEN = {
     "an unknown reason": ("```sh no-run lazy\nls\n```\n", "no-run without a reason"),
     "an unknown word": ("```python slowly\n```\n", "unknown words slowly"),
     "an unknown setting": ("```python end=3\n```\n", "unknown setting end="),
+    "a body without an end": ("```python\nif 1:\n    a = 1\nb = 2\n```\n", "stops at line 3"),
+    "an empty line in a body": (
+        "```python\ndef f():\n    a = 1\n\n    return a\n```\n",
+        "stops at line 4",
+    ),
     "indented code": ("Type\n\n    ls\n", "line 3: code by indentation"),
     "a long setup": (f"<!-- setup python\n{'a = 1' + chr(10)}{chr(10) * 30}-->\n", "setup of more"),
 }
