@@ -16,6 +16,7 @@ from neargraph.cli import app, main, progress
 from neargraph.cli.commands import COMMANDS, GROUPS
 from neargraph.cli.progress import Lines, bars
 from neargraph.cli.settings import settings
+from neargraph.cli.show import console, pairs_table
 from neargraph.datasets import plan_generated
 from neargraph.importers import ImportOptions, run_import
 
@@ -298,3 +299,9 @@ def test_the_choices_of_training_are_those_of_its_settings():
     assert OPTIONS["sampler"].choices == ("auto", *SAMPLERS)
     for name, choices in _CHOICES.items():
         assert OPTIONS[name].choices == choices, name
+
+
+def test_brackets_are_printed_as_they_are(capsys):
+    console().print(pairs_table("a [b]", [("note", "pip install 'neargraph[plot]'")]))
+    out = capsys.readouterr().out
+    assert "a [b]" in out and "'neargraph[plot]'" in out

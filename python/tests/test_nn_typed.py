@@ -7,6 +7,7 @@ from graphs import Edges, Graph, Nodes
 torch = pytest.importorskip("torch")
 pytest.importorskip("torch_geometric")
 
+from torch_geometric.data import HeteroData  # noqa: E402
 from torch_geometric.nn import GATConv, HeteroConv, LGConv, RGCNConv, SAGEConv  # noqa: E402
 from torch_geometric.nn.models import LightGCN as PygLightGCN  # noqa: E402
 
@@ -18,6 +19,7 @@ from neargraph.nn import (  # noqa: E402
     HeteroGNN,
     InDegrees,
     LightGCN,
+    build,
     features_of,
     on_batch,
 )
@@ -271,3 +273,21 @@ def test_what_a_typed_model_cannot_run_on_is_refused(shop):
         LightGCN()(x, {BUYS: edge_index[BUYS]})
     with pytest.raises(ValueError, match="'sum'; use sage or gat"):
         HeteroGNN({"user": 6}, [], 8, 5, conv="sum")
+
+
+@pytest.mark.parametrize("name", ["hetero-sage", "rgcn"])
+def test_a_model_for_fewer_edge_types_than_a_batch_has_is_refused(name, tmp_path):
+    rng = np.random.default_rng(3)
+    data = HeteroData()
+    for owner in ("user", "item"):
+        data[owner].x = torch.tensor(rng.standard_normal((40, 6)), dtype=torch.float32)
+    data[BUYS].edge_index = torch.tensor(rng.integers(0, 40, (2, 200)))
+    ng.from_pyg(data, path := tmp_path / "s.ng", reverse=True)
+    with ng.open(path, memory="64MB") as store:
+        fanouts = {BUYS: [2], ("item", "rev_buys", "user"): [2]}
+        loader = ng.NeighborLoader(store, fanouts, ("user", range(9)), batch_size=9)
+        (batch,) = loader
+        with pytest.raises(UnsupportedArgument, match=r"'rev_buys'.*loader\.schema"):
+            on_batch(build(name, store.schema, 4, num_layers=1), batch)
+        model = build(name, loader.schema, 4, num_layers=1)
+        assert on_batch(model, batch)["user"].shape == (9, 4)

@@ -41,7 +41,7 @@ def console() -> "Console":
 
     width = None if sys.stdout.isatty() else 100
     plain: dict[str, Any] = {"color_system": None} if settings.no_color else {}
-    return Console(width=width, highlight=False, no_color=settings.no_color, **plain)
+    return Console(width=width, highlight=False, markup=False, no_color=settings.no_color, **plain)
 
 
 def print_json(value: Any) -> None:

@@ -147,6 +147,15 @@ class SamplingLoader(EpochLoader):
         """Seeds of a global batch."""
         return self._source.plan.batch_size
 
+    @property
+    def schema(self) -> Schema:
+        """The schema of the batches: that of the store, with the stored reverses that are sampled.
+
+        Example:
+            >>> model = neargraph.nn.build("hetero-sage", loader.schema, 32)  # doctest: +SKIP
+        """
+        return self._source.sampler.schema
+
     def chosen(self) -> ReadingPlan | ReplayPlan | None:
         """Returns how batches are read, and the expected cost.
 

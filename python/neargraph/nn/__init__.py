@@ -21,6 +21,7 @@ from .gat import GAT
 from .gcn import GCN
 from .gin import GIN
 from .hetero import HeteroGNN
+from .links import without_links
 from .models import MODELS, ModelSpec, build, embedding_width, kind_of, spec_of
 from .pinsage import PinSAGE
 from .recommend import NGCF, LightGCN
@@ -60,4 +61,5 @@ __all__ = [
     "saint_weights",
     "spec_of",
     "task_loss",
+    "without_links",
 ]

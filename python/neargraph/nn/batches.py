@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.parallel import DistributedDataParallel
 from torch_geometric.data import HeteroData
 
 from neargraph.exceptions import UnsupportedArgument
@@ -46,7 +47,8 @@ def on_batch(
     seeds, [seeds, out_channels]. Otherwise it has the rows of all nodes.
 
     Args:
-        model: A model whose ``forward`` has arguments with the names of a batch's parts.
+        model: A model whose ``forward`` has arguments with the names of a batch's parts, or a
+            `DistributedDataParallel` around it.
         batch: `Data` or `HeteroData` from a loader.
         degrees: In-degrees, for models with an argument ``in_degree``.
         x: Rows that replace those of the batch. For `HeteroData`: by node type; types that are
@@ -58,25 +60,27 @@ def on_batch(
     Example:
         >>> z = on_batch(model, batch, degrees=degrees)                       # doctest: +SKIP
     """
-    taken = inspect.signature(model.forward).parameters
+    # DistributedDataParallel takes any arguments and passes them to its module.
+    own = model.module if isinstance(model, DistributedDataParallel) else model
+    taken = inspect.signature(own.forward).parameters
     given: dict[str, Any] = {"x": _inputs(batch, x)}
     if degrees is not None:
         if "in_degree" not in taken:
             raise UnsupportedArgument(
-                f"{type(model).__name__} does not use degrees; leave degrees= out"
+                f"{type(own).__name__} does not use degrees; leave degrees= out"
             )
         is_typed = isinstance(batch, HeteroData)
         given["in_degree"] = degrees(batch.n_id_dict if is_typed else batch.n_id)
     for name, parameter in taken.items():
         # The attribute `edge_channels` declares whether a model uses edge features.
-        if name in given or (name == "edge_attr" and not getattr(model, "edge_channels", 0)):
+        if name in given or (name == "edge_attr" and not getattr(own, "edge_channels", 0)):
             continue
         found = _part(batch, name)
         if found is not None:
             given[name] = found
         elif parameter.default is parameter.empty:
             raise UnsupportedArgument(
-                f"{type(model).__name__} needs {name}, which the batch does not have; see "
+                f"{type(own).__name__} needs {name}, which the batch does not have; see "
                 "docs/reference/models.md for the loader to use"
             )
     return model(**given)

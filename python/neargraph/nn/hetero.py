@@ -21,7 +21,7 @@ from neargraph.schema import EdgeTriple
 from .adjacency import adjacency
 from .dropout import relu_dropout
 from .layered import check_layers, input_layer
-from .typed import Cut, Edges, Rows, cut, hops_of
+from .typed import Cut, Edges, Rows, check_edge_types, cut, hops_of
 
 
 class HeteroGNN(torch.nn.Module):
@@ -78,6 +78,7 @@ class HeteroGNN(torch.nn.Module):
             self.convs.append(_hetero_conv(of_type))
             self.owns.append(ModuleDict({name: Linear(width, made) for name in in_channels}))
         self.dropout, self.conv, self.out_channels = dropout, conv, out_channels
+        self.edge_types = list(edge_types)
 
     def forward(
         self,
@@ -93,7 +94,11 @@ class HeteroGNN(torch.nn.Module):
             edge_index: Edges as local ids by edge type, int64 [2, e], with sources in row 0.
             num_sampled_nodes: Number of nodes per hop by node type, [hops + 1]. Enables trimming.
             num_sampled_edges: Number of edges per hop by edge type, [hops].
+
+        Raises:
+            UnsupportedArgument: An edge type is not one of the model.
         """
+        check_edge_types(self.edge_types, edge_index)
         rows = projected(self.lins, x)
         hops = hops_of(num_sampled_nodes, num_sampled_edges)
         layers = len(self.convs)

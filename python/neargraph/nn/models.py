@@ -167,7 +167,8 @@ def build(
 
     Args:
         name: A name in `MODELS`.
-        schema: The schema of the store or snapshot, with reverses if the loader samples them.
+        schema: The schema of the loader, ``loader.schema``, which has the stored reverses that it
+            samples. ``store.schema`` is the same if it samples none.
         out_channels: Number of classes, or width of the embeddings. None: the width of hidden
             layers. For LightGCN and NGCF, the width follows from other settings (see
             `embedding_width`), and another value is an error.

@@ -16,7 +16,7 @@ from neargraph.schema import EdgeTriple
 from .hetero import input_layers, projected
 from .layered import LayeredModel, Widths
 from .trim import Hops
-from .typed import Cut, Rows, cut, hops_of
+from .typed import Cut, Rows, check_edge_types, cut, hops_of
 
 
 class RGCN(LayeredModel):
@@ -94,6 +94,7 @@ class RGCN(LayeredModel):
 
         Raises:
             ValueError: `edge_type` is missing, or is given although the model has edge types.
+            UnsupportedArgument: An edge type is not one of the model.
         """
         if isinstance(x, Tensor) == bool(self.edge_types) or (
             isinstance(x, Tensor) == (edge_type is None)
@@ -105,6 +106,7 @@ class RGCN(LayeredModel):
         if isinstance(x, Tensor) and edge_type is not None:
             hops = Hops.of(num_sampled_nodes, num_sampled_edges)
             return self._run(x, edge_index, hops, edge_type)
+        check_edge_types(self.edge_types, edge_index)
         rows: Rows = projected(self.lins, x)  # type: ignore[arg-type]
         typed_hops = hops_of(num_sampled_nodes, num_sampled_edges)
         layers = len(self.convs)

@@ -4,12 +4,13 @@ The computation of a layer must not live here. The invariant: node types without
 batch are kept, so that a model runs on any schema.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
 
+from neargraph.exceptions import UnsupportedArgument
 from neargraph.schema import EdgeTriple
 
 from .trim import TypedHops
@@ -30,6 +31,20 @@ def by_node_type(value: Tensor | Mapping[str, Tensor]) -> Rows:
 def by_edge_type(value: Tensor | Mapping[EdgeTriple, Tensor]) -> Edges:
     """Returns the columns by edge type."""
     return {PLAIN_EDGES: value} if isinstance(value, Tensor) else dict(value)
+
+
+def check_edge_types(known: Collection[EdgeTriple], given: Iterable[EdgeTriple]) -> None:
+    """Rejects edges for which a model has no weights.
+
+    Raises:
+        UnsupportedArgument: An edge type of a batch is not one of the model.
+    """
+    for triple in given:
+        if triple not in known:
+            raise UnsupportedArgument(
+                f"the batch has edges of type {triple!r}, for which the model has no weights; "
+                "build the model for the schema of the loader, `build(name, loader.schema)`"
+            )
 
 
 def hops_of(nodes: Any, edges: Any) -> TypedHops | None:
