@@ -304,4 +304,5 @@ def test_the_choices_of_training_are_those_of_its_settings():
 def test_brackets_are_printed_as_they_are(capsys):
     console().print(pairs_table("a [b]", [("note", "pip install 'neargraph[plot]'")]))
     out = capsys.readouterr().out
-    assert "a [b]" in out and "'neargraph[plot]'" in out
+    assert "a [b]" in out
+    assert "'neargraph[plot]'" in out

@@ -242,8 +242,8 @@ def test_a_model_of_another_store_is_refused_by_what_differs(hetero, models, tmp
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"devices": ["tpu"]}, "no device 'tpu'"),
-        ({"devices": []}, "no device is named"),
+        ({"devices": ["tpu"]}, "'tpu' is not a valid device"),
+        ({"devices": []}, "no device is given"),
         ({"prepare": "some"}, "prepare='some' is not valid"),
         ({"threads": 0}, "threads=0 is not valid"),
         ({"threads": 1025}, "threads=1025 is not valid: expected a number from 1 to 1,024"),

@@ -8,6 +8,7 @@ import time
 import pytest
 
 import neargraph as ng
+from neargraph.cli import settings
 from neargraph.cli.training_line import epoch_line, pass_line, training_line
 from neargraph.datasets import plan_generated
 from neargraph.importers import ImportOptions, run_import
@@ -33,6 +34,12 @@ HEAD = "epoch 2 of 3, batch 1,200 of 9,000, loss 0.2500, 1,234 seeds/s, 13 % of 
 class Terminal(io.StringIO):
     def isatty(self):
         return True
+
+
+@pytest.fixture(autouse=True)
+def fresh_settings():
+    # Commands of earlier tests may have been silent.
+    settings.reset()
 
 
 @pytest.fixture(scope="module")

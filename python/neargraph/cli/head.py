@@ -133,6 +133,5 @@ def print_rows(title: str, rows: list[dict[str, Any]]) -> None:
     for column in columns:
         table.add_column(column, overflow="fold")
     for line in lines:
-        # Names may look like markup.
-        table.add_row(*(cell.replace("[", "\\[") for cell in line))
+        table.add_row(*line)
     console().print(titled(title, table))

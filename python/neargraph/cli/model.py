@@ -106,6 +106,5 @@ def _table(title: str, columns: tuple[str, ...], rows: Any) -> Any:
         right = column in ("count", "bytes")
         table.add_column(column, justify="right" if right else "left", overflow="fold")
     for row in rows:
-        # Names may look like markup.
-        table.add_row(*(cell.replace("[", "\\[") for cell in row))
+        table.add_row(*row)
     return titled(title, table)

@@ -108,7 +108,7 @@ def _ranges(title: str, tensors: dict[str, dict[str, Any]]) -> Any:
         figures = [_figure(found[key]) for key in ("min", "max", "mean")]
         zeros = "-" if found["zero_share"] is None else f"{100 * found['zero_share']:.1f} %"
         counted = (f"{found['nan']:,}", f"{found['infinite']:,}")
-        table.add_row(f"{name}{kind}".replace("[", "\\["), *figures, zeros, *counted)
+        table.add_row(f"{name}{kind}", *figures, zeros, *counted)
     return titled(title, table)
 
 
