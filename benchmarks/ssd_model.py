@@ -46,16 +46,21 @@ def runs(platforms: Iterable[str], **how: Any) -> dict[tuple[str, int], sim.Runs
     points = [(name, seed) for name in SETS for seed in SEEDS]
     names = list(platforms)
     found = in_parallel(
-        lambda point: sim.simulate(dataset=point[0], seed=point[1], platforms=names, **how), points
+        lambda point: sim.simulate(
+            dataset=point[0], seed=point[1], platforms=names, mode="paper", **how
+        ),
+        points,
     )
     return dict(zip(points, found, strict=True))
 
 
 def cell(values: dict[tuple[str, int], float], form: str) -> str:
-    """The mean over sets of the median over seeds, and the range of the seeds' means over sets."""
+    """The mean over sets of the median over seeds, and the range of the seeds' means over sets if
+    it is wider than the figure."""
     middle = statistics.mean(statistics.median(values[s, seed] for seed in SEEDS) for s in SETS)
     means = [statistics.mean(values[s, seed] for s in SETS) for seed in SEEDS]
-    return f"{form.format(middle)} ({form.format(min(means))}-{form.format(max(means))})"
+    figure, least, most = (form.format(value) for value in (middle, min(means), max(means)))
+    return figure if figure == least == most else f"{figure} ({least}-{most})"
 
 
 def by_platform(

@@ -113,20 +113,23 @@ def test_the_simplest_within_five_percent_is_recommended():
     found = answered(here, uring, step("BG-1", 955.0, 300.0), step("BG-2", 1000.0, 400.0))
     assert (found.best, found.recommended, found.recommended_tlc) == ("BG-2", "BG-1", "BG-2")
     assert "9.55 times as fast as this host, or 3 times with TLC flash" in found.words()
-    assert "the simplest that makes 95 % of what the best, BG-2, does" in found.words()
-    assert "Then BG-2 is the simplest that makes 95 % of the best: 4 times." in found.words()
+    assert "It is the simplest choice within 5 % of the fastest, BG-2." in found.words()
+    assert (
+        "With TLC flash, the recommendation is BG-2, the simplest choice within 5 % of the "
+        "fastest: 4 times as fast as this host." in found.words()
+    )
     found = answered(here, uring, step("BG-1", 900.0), step("BG-2", 1000.0))
     assert found.recommended == "BG-2"
-    assert "The fastest simpler one, BG-1, reaches 90 % of that." in found.words()
-    assert "The choice stays the same." in found.words()
+    assert "The fastest simpler choice, BG-1, reaches 90 % of its rate." in found.words()
+    assert "The recommendation is the same for both." in found.words()
     found = answered(here, step("CC-uring", 104.0))
     assert found.recommended == "this host"
-    assert "Buy nothing: this host makes 95 %" in found.words()
+    assert "Buy nothing: this host is within 5 %" in found.words()
     # DRAM of a host is no SSD that one could buy.
     assert answered(here, uring, step("host-DRAM", 5000.0)).best == "CC-uring"
     fits = answered(here, uring, step("BG-2", 1000.0), memory=100_000)
     assert (fits.recommended, fits.best) == ("this host", "BG-2")
-    assert "it fits. Buy nothing: no device reads" in fits.words()
+    assert "it fits. Buy nothing: the loader reads from memory" in fits.words()
     assert "TLC" not in " ".join(fits.dependence())
 
 
@@ -138,7 +141,10 @@ def test_what_fits_is_said_with_what_it_would_take():
     assert "stored as int8" in room.words()
     assert Room(1000, 425, 800, int8_bytes=400, sparse_bytes=425).fits_as == "sparse"
     assert Room(1000, 425, 800, int8_bytes=500).fits_as is None
-    assert "price that first" in Room(1000, 425, 800, int8_bytes=500).words()
+    assert (
+        "Compare the price of 1.44 kB of memory first"
+        in Room(1000, 425, 800, int8_bytes=500).words()
+    )
 
 
 def test_rows_are_looked_at_for_zeros(tmp_path):
@@ -241,10 +247,10 @@ def test_a_model_that_is_far_from_the_measured_rate_is_said_to_be(trace):
 
     ratio, words = said(0.02)
     assert ratio == pytest.approx(2)
-    assert "The model makes this host 2 times as fast as it was measured" in words
+    assert "The model predicts 2 times the measured rate of this host." in words
     ratio, words = said(0.0125)
     assert ratio == pytest.approx(1.25)
-    assert "as it was measured" not in words
+    assert "The model predicts 1" not in words
 
 
 def test_the_loader_of_a_store_is_run_and_watched(homo):
@@ -257,12 +263,23 @@ def test_the_loader_of_a_store_is_run_and_watched(homo):
         platforms=["BG-2"],
         seconds=0.2,
         warm_seconds=0.3,
-        progress=lambda *what: told.append(what[0]),
+        progress=lambda *what: told.append(what),
     )
     assert found.reading != "modelled"
     assert found.here.targets_per_s > 0
     assert found.seeds == [4, 5]
-    assert told[-2:] == ["watching the loader", "comparing"]
+    phases = dict.fromkeys(phase for phase, _, _ in told)
+    assert list(phases)[-4:] == [
+        "simulating devices",
+        "warming up the loader (s)",
+        "measuring the loader (s)",
+        "varying constants",
+    ]
+    for phase in ("simulating devices", "varying constants"):
+        steps = [(done, total) for name, done, total in told if name == phase]
+        assert [done for done, _ in steps] == list(range(steps[0][1] + 1))
+        assert len(steps) > 4
+    assert all((phase, 1, 1) in told for phase in list(phases)[-3:-1])
     assert found.plain()["room"]["memory_bytes"] == 64_000_000
     assert found.plain()["recommended"] == found.recommended
     ids = np.array([3, 5, 8, 13])

@@ -64,7 +64,7 @@ def test_throughput_has_a_dot_for_each_platform_and_graph(runs):
     # BG-2 does more than ten times what CC does.
     assert (axes.get_xlabel(), axes.get_xscale()) == ("targets a second, log", "log")
     assert not axes.patches
-    near = ng.sim.simulate(dataset="amazon", batch_size=32, platforms=["CC", "BG-1"])
+    near = ng.sim.simulate(dataset="amazon", batch_size=32, platforms=["CC", "BG-1"], mode="paper")
     (axes,) = plots.throughput(near).axes
     assert (axes.get_xlabel(), axes.get_xscale()) == ("targets a second", "linear")
     two = runs + ng.sim.simulate(dataset="ppi", batch_size=32, mode="detailed")
@@ -333,11 +333,11 @@ def test_the_command_escapes_the_name_of_a_store(homo_path, tmp_path, capsys):
 
 def test_the_command_writes_the_report_and_compares_with_a_host(tmp_path, capsys, monkeypatch):
     known = {**HOST, "path": "here"}
-    monkeypatch.setattr("neargraph.sim.buying.measure_host", lambda path: known)
+    monkeypatch.setattr("neargraph.sim.buying.measure_host", lambda path, progress: known)
     small = ["simulate", "--dataset", "ppi", "--batch-size", "16", "--batches", "2"]
     code, out, err = run(*small, "--host", tmp_path, "--out", tmp_path / "out", capsys=capsys)
     assert (code, err) == (0, "")
-    assert "designs, which are no products yet: an SSD whose flash dies sample (BG-2), " in out
+    assert "Recommended: an SSD whose flash dies sample (BG-2). This is a published design" in out
     assert (tmp_path / "out" / "report.html").exists()
     code, out, err = run(
         *small,

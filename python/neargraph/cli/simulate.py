@@ -196,20 +196,24 @@ def _show(found: Any, about: dict[str, Any], out: Path | None, as_json: bool) ->
         print_json({**made, "runs": found.rows, "answer": told})
         return
     if answer is not None:
+        typer.echo(title)
         typer.echo("\n".join(answer.sentences()))
         console().print(steps_table(answer))
+        title = f"Simulated batches of seed {answer.seeds[0]}"
     console().print(titled(title, table(found)))
-    typer.echo("bound by: the busiest component (time of a batch divided by its busy time)")
+    typer.echo(
+        "bound by: the component with the most work (time of a batch over time of this work)"
+    )
     if page is not None:
         typer.echo(f"report: {page}")
 
 
 def _question(runs: Any, mode: str, shape: dict[str, Any]) -> str:
     graph = runs.rows[0]["source"]
-    hops = ", then ".join(map(str, shape["fanouts"]))
+    fanouts = ",".join(map(str, shape["fanouts"]))
     return (
-        f"What would a computational SSD buy for {graph}? Batches of {shape['batch_size']:,} "
-        f"targets, {hops} neighbours; mode {mode}"
+        f"What would a computational SSD gain for {graph}? Batches of {shape['batch_size']:,} "
+        f"targets, fanouts {fanouts}, mode {mode}"
     )
 
 
@@ -396,7 +400,7 @@ def steps_table(answer: Any) -> "Table":
     from rich.table import Table
 
     made = Table(box=SIMPLE, padding=0)
-    for head in ("", "what samples"):
+    for head in ("", "design"):
         made.add_column(head, no_wrap=True)
     for head in ("targets/s", "least-most", "times this host", "with TLC", "bound by"):
         made.add_column(head, justify="right", no_wrap=True)

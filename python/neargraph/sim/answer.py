@@ -6,7 +6,7 @@ What must not live here: the computation of these numbers (see `buying`).
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from .chain import HERE, URING, Step, rank
+from .chain import HERE, URING, Step, rank, where
 from .glossary import constant_in_words, in_words
 from .host import Host
 from .room import Room
@@ -146,7 +146,7 @@ class Answer:
         """Returns the recommendation, in sentences."""
         said = [self.room.words()]
         if self.room.fits:
-            return [*said, "Buy nothing: no device reads what is in memory anyway."]
+            return [*said, "Buy nothing: the loader reads from memory, not from the disk."]
         return [*said, *self._choice()]
 
     def gains(self) -> list[str]:
@@ -154,10 +154,11 @@ class Answer:
         said = [self._of_here()]
         before = self.here
         for step in self.stages()[1:]:
-            text = f"{_in_words(step)}: {self._gain(step):.3g} times this host"
+            text = f"{_in_words(step)}: {self._gain(step):.3g} times as fast as this host"
             if before is not self.here:
-                text += f", {step.targets_per_s / before.targets_per_s:.3g} times {before.name}"
-            said.append(f"{text}; bound by {in_words(step.bound_by)}.")
+                ratio = step.targets_per_s / before.targets_per_s
+                text += f" and {ratio:.3g} times as fast as {before.name}"
+            said.append(f"{text}, bound by {in_words(step.bound_by)}.")
             before = step
         return said
 
@@ -167,31 +168,31 @@ class Answer:
         if not self.room.fits:
             fast, slow = self.step(self.best), self.step(self.recommended_tlc)
             said.append(
-                f"The flash: {fast.name} is {self._gain(fast):.3g} times as fast as this host with "
-                f"senses of {self.sense_us:.3g} us, and {self._gain_tlc(fast):.3g} times with TLC "
-                f"flash. {self._choice_tlc(slow)}"
+                f"{fast.name} is {self._gain(fast):.3g} times as fast as this host with flash that "
+                f"senses a page in {self.sense_us:.3g} us, and {self._gain_tlc(fast):.3g} times "
+                f"with TLC flash. {self._choice_tlc(slow)}"
             )
         if self.sensitivities:
             one = self.sensitivities[0]
             said.append(
                 f"The gain of {self.sensitive} is most sensitive to {constant_in_words(one.name)}: "
-                f"with half of it {one.with_half:.3g} times this host, with double "
-                f"{one.with_double:.3g}."
+                f"{one.with_half:.3g} times with half the value, {one.with_double:.3g} times with "
+                "double."
             )
         if self.reading == "modelled":
             said.append(
-                "This host is modelled, not measured: no loader could be run for this graph."
+                "The rate of this host is modelled, not measured: no loader can run for this graph."
             )
         elif not self.is_steady:
             said.append(
-                "This host's rate was still changing when it was measured; give it longer to "
-                "warm up before you rely on it."
+                "The rate of this host still changed while it was measured. Measure for longer "
+                "before you rely on it."
             )
         ratio = self.modelled_targets_per_s / self.here.targets_per_s
         if self.reading != "modelled" and not 1 / _ALIKE <= ratio <= _ALIKE:
             said.append(
-                f"The model makes this host {ratio:.2g} times as fast as it was measured, so what "
-                "another SSD would gain is uncertain by as much."
+                f"The model predicts {ratio:.2g} times the measured rate of this host. The gain of "
+                "another SSD can be wrong by the same factor."
             )
         return said
 
@@ -205,37 +206,46 @@ class Answer:
         return [step for step in self.steps if rank(step.name) is not None]
 
     def _of_here(self) -> str:
-        rate = f"Compared with this host: {self.here.targets_per_s:,.0f} targets/s"
+        rate = f"This host: {self.here.targets_per_s:,.0f} targets/s"
         bound = f"bound by {in_words(self.here.bound_by)}"
         if self.reading == "modelled":
             return f"{rate} (modelled), {bound}."
-        return f"{rate} (measured; the model says {self.modelled_targets_per_s:,.0f}), {bound}."
+        return f"{rate} (measured; the model predicts {self.modelled_targets_per_s:,.0f}), {bound}."
 
     def _choice(self) -> list[str]:
         chosen, best = self.step(self.recommended), self.step(self.best)
         if chosen.name == HERE:
-            return ["Buy nothing: this host makes 95 % of what the best of these devices would."]
-        text = f"Of the simulated designs, which are no products yet: {_in_words(chosen, False)}"
-        gains = f"{self._gain(chosen):.3g} times as fast as this host"
-        text += f", {gains}, or {self._gain_tlc(chosen):.3g} times with TLC flash."
+            return ["Buy nothing: this host is within 5 % of the fastest simulated device."]
+        text = f"Recommended: {_in_words(chosen, False)}."
+        if chosen.where != where(URING):
+            text += " This is a published design, not a product."
+        text += f" It is {self._gain(chosen):.3g} times as fast as this host"
+        text += f", or {self._gain_tlc(chosen):.3g} times with TLC flash."
         if chosen.name != best.name:
-            return [
-                f"{text} It is the simplest that makes 95 % of what the best, {best.name}, does."
-            ]
-        simpler = [s for s in self._for_sale() if (rank(s.name) or 0) < (rank(best.name) or 0)]
-        next_best = max(simpler, key=lambda step: step.targets_per_s)
-        share = 100 * next_best.targets_per_s / best.targets_per_s
-        return [f"{text} The fastest simpler one, {next_best.name}, reaches {share:.0f} % of that."]
+            why = f"It is the simplest choice within 5 % of the fastest, {best.name}."
+        else:
+            simpler = [s for s in self._for_sale() if (rank(s.name) or 0) < (rank(best.name) or 0)]
+            next_best = max(simpler, key=lambda step: step.targets_per_s)
+            share = 100 * next_best.targets_per_s / best.targets_per_s
+            why = (
+                "It is the fastest choice. The fastest simpler choice, "
+                f"{next_best.name}, reaches {share:.0f} % of its rate."
+            )
+        return [f"{text} {why}"]
 
     def _choice_tlc(self, slow: Step) -> str:
         if slow.name == self.recommended:
-            return "The choice stays the same."
-        gain = self._gain_tlc(slow)
-        return f"Then {slow.name} is the simplest that makes 95 % of the best: {gain:.3g} times."
+            return "The recommendation is the same for both."
+        if slow.name == HERE:
+            return "With TLC flash, buy nothing: this host is within 5 % of the fastest."
+        return (
+            f"With TLC flash, the recommendation is {slow.name}, the simplest choice within 5 % of "
+            f"the fastest: {self._gain_tlc(slow):.3g} times as fast as this host."
+        )
 
 
 def _in_words(step: Step, is_first: bool = True) -> str:
-    what = _INSIDE.get(step.where, f"An {step.where} of the simulated flash")
+    what = _INSIDE.get(step.where, f"An {step.where} with the simulated flash")
     return f"{what if is_first else what[0].lower() + what[1:]} ({step.name})"
 
 

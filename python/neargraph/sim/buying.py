@@ -7,7 +7,7 @@ rates are marked as modelled.
 import json
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
@@ -26,12 +26,10 @@ from .modelled import modelled_loader
 from .room import Room, room_of_store, room_of_trace, usual_memory
 from .runs import Runs, in_parallel, listed, simulate
 from .trace import Trace
-from .watched import Watched, watch_loader
+from .watched import Progress, Watched, watch_loader
 
 if TYPE_CHECKING:
     from neargraph.store import Store
-
-Progress = Callable[[str, int, int], None]
 
 # Constants of a device that are not quantities, so they cannot be halved.
 _NO_QUANTITY = (
@@ -169,8 +167,7 @@ class _Asked:
         """Returns the host, measured if it is a path, and the ascending targets/s of its uncached
         reader, one for each trace."""
         if not isinstance(host, Mapping):
-            self.tell("measuring the disk", 0, 1)
-            host = measure_host(host)
+            host = measure_host(host, progress=self.tell)
         found = [simulate_host(trace, host, device=self.device, **model) for trace in traces]
         return cast(Host, host), sorted(float(one["targets_per_s"]) for one in found)
 
@@ -183,7 +180,6 @@ class _Asked:
         tensor: str | None,
     ) -> Watched:
         """Runs and measures the loader of a store."""
-        self.tell("watching the loader", 0, 1)
         fanouts, batch_size, input_nodes = batches
         return watch_loader(
             store,
@@ -193,6 +189,7 @@ class _Asked:
             seed=seed,
             seconds=times[0],
             warm_seconds=times[1],
+            progress=self.tell,
             **({} if tensor is not None else {"attrs": []}),
         )
 
@@ -200,8 +197,10 @@ class _Asked:
         return simulate(trace, platforms=names, device=device or self.device, **self.how)
 
     def simulated(self, traces: list[Trace]) -> tuple[list[Step], list[Runs]]:
-        self.tell("simulating", 0, 1)
-        return platform_steps(traces, self.names, self.device, self.how)
+        def tell(done: int, total: int) -> None:
+            self.tell("simulating devices", done, total)
+
+        return platform_steps(traces, self.names, self.device, self.how, tell)
 
     def answer(
         self,
@@ -211,7 +210,6 @@ class _Asked:
         uncached: list[float],
     ) -> Answer:
         (steps, runs), (host, room, watched) = simulated, this
-        self.tell("comparing", 0, 1)
         # Like this host, the baseline computes on the discrete accelerator.
         cc = self.run(traces[0], ["CC"]).rows[0]
         here = host_steps(watched, host, self.device, cc["compute_s"])
@@ -254,7 +252,11 @@ class _Asked:
                 found.append(float(runs["targets_per_s"][0]) / here)
             return found
 
-        both = zip(names, in_parallel(gains, names), strict=True)
+        def tell(done: int) -> None:
+            self.tell("varying constants", done, len(names))
+
+        tell(0)
+        both = zip(names, in_parallel(gains, names, tell), strict=True)
         found = [Sensitivity(name, values[name], *pair) for name, pair in both if pair]
         found.sort(key=lambda one: -abs(math.log(one.with_half / one.with_double)))
         return found[:_SHOWN]

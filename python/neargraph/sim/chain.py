@@ -5,7 +5,7 @@ What must not live here: the choice between them (see `answer`).
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,12 +86,27 @@ def tlc_of(device: Config) -> Config:
 
 
 def platform_steps(
-    traces: Sequence[Trace], platforms: Sequence[str], device: Config, how: dict[str, Any]
+    traces: Sequence[Trace],
+    platforms: Sequence[str],
+    device: Config,
+    how: dict[str, Any],
+    tell: Callable[[int, int], None],
 ) -> tuple[list[Step], list[Runs]]:
-    """Simulates platforms on traces that differ only in their seeds. Returns steps, and the runs of
-    each trace."""
-    runs = [simulate(trace, platforms=platforms, device=device, **how) for trace in traces]
-    tlc = [simulate(trace, platforms=platforms, device=tlc_of(device), **how) for trace in traces]
+    """Simulates platforms on traces that differ only in their seeds, also with TLC flash.
+
+    Args:
+        tell: Called with (done, total) simulated traces.
+
+    Returns:
+        The steps, and the runs of each trace.
+    """
+    found = []
+    pairs = [(trace, of) for of in (device, tlc_of(device)) for trace in traces]
+    for at, (trace, of) in enumerate(pairs):
+        tell(at, len(pairs))
+        found.append(simulate(trace, platforms=platforms, device=of, **how))
+    tell(len(pairs), len(pairs))
+    runs, tlc = found[: len(traces)], found[len(traces) :]
     speeds = np.array([found["targets_per_s"] for found in runs])
     slow = np.array([found["targets_per_s"] for found in tlc])
     steps = [

@@ -26,7 +26,7 @@ WORD_BITS = (8, 16, 32)
 WIDTH_MAX = 1 << 16
 
 
-def config(mode: Mode = "paper", **changes: Any) -> Config:
+def config(mode: Mode = "detailed", **changes: Any) -> Config:
     """Returns the constants of a mode, with changes by dotted name.
 
     Units are in the names. A rate of None means no limit.

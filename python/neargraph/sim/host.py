@@ -7,7 +7,7 @@ import json
 import math
 import os
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypedDict, cast
@@ -62,7 +62,11 @@ class HostRun(TypedDict):
     """Times of each batch, in picoseconds."""
 
 
-def measure_host(path: str | os.PathLike[str] = ".", depths: Sequence[int] = DEPTHS) -> Host:
+def measure_host(
+    path: str | os.PathLike[str] = ".",
+    depths: Sequence[int] = DEPTHS,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> Host:
     """Measures the rates of the disk at a path, and the processor time of a read.
 
     This takes at least 6 s. An idle disk can be many times slower at first, so the measurement is
@@ -72,6 +76,7 @@ def measure_host(path: str | os.PathLike[str] = ".", depths: Sequence[int] = DEP
         path: A store, whose longest file is read if it has at least 256 MiB; or a directory, in
             which a file of that size is written, read and removed.
         depths: Queue depths for random reads of 4 KiB, ascending from 1.
+        progress: Called with (phase, done, total), in rounds.
 
     Returns:
         The rates, which `simulate_host` takes. You can change values before that.
@@ -91,9 +96,13 @@ def measure_host(path: str | os.PathLike[str] = ".", depths: Sequence[int] = DEP
     rates: list[float] = []
     with _file_to_read(Path(path)) as file:
         while not _agree(rates) and len(rates) < _ROUNDS:
+            if progress is not None:
+                progress("measuring the disk (rounds)", len(rates), max(2, len(rates) + 1))
             text = _core.measure_host(str(file.parent), file.name, list(depths))
             found: dict[str, Any] = json.loads(text)
             rates.append(found["reads_per_s"][-1])
+    if progress is not None:
+        progress("measuring the disk (rounds)", len(rates), len(rates))
     rest = {"cores": os.cpu_count() or 1, "depth": depths[-1], "cache_pages": 0}
     return cast(Host, found | rest | {"path": str(path), "rounds": rates})
 
@@ -117,7 +126,7 @@ def simulate_host(
     backward: bool = True,
     layer: str = "sage",
 ) -> HostRun:
-    """Simulates a trace on a measured host (`CC-uring`).
+    """Simulates the uncached reader: a trace on a measured host.
 
     Hops have no barrier between them. The host reads a batch while the discrete accelerator of
     `device` computes the previous one. It has a page cache, which keeps pages between batches, only

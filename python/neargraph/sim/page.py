@@ -33,6 +33,7 @@ table { border-collapse: collapse; font-size: .86rem; font-variant-numeric: tabu
 th, td { padding: .22rem .6rem; border-bottom: 1px solid var(--line); text-align: right;
          vertical-align: middle; }
 td { white-space: nowrap; } .text { text-align: left; }
+.two td.text { white-space: normal; overflow-wrap: anywhere; }
 .chain { width: 100%; } .chain td.bars { width: 38%; min-width: 7rem; }
 .bar { height: .75rem; min-width: 2px; background: var(--bar); border-radius: 0 2px 2px 0; }
 .tlc { height: .3rem; background: var(--tlc); }

@@ -183,19 +183,23 @@ def _chain(answer: Answer) -> str:
     top = max(step.most for step in stages)
     known = "this host" if answer.reading != "modelled" else "this host's disk"
     return (
-        '<div class="wide"><table class="chain"><tr><th class="text">sampling happens in</th>'
+        '<div class="wide"><table class="chain"><tr><th class="text">design</th>'
         f"<th>{explained('target')}s/s</th><th>times this host</th>"
         f'<th class="text more">{explained("bound by")}</th><th class="text"></th>'
         f"<th>{explained('times with TLC')}</th></tr>"
         f"{''.join(_stage(step, here, top) for step in stages)}</table></div>"
         f'<p class="soft">Thick bars: flash with senses of {answer.sense_us:.3g} us; thin bars: '
-        f"TLC flash. In brackets the lowest and the highest of all batches of "
-        f"{len(answer.seeds)} simulated seeds, and for this host of the intervals in which it was "
-        "measured. "
-        f"Only {known} is measured; devices are simulated, and are designs from publications, not "
-        "products. Targets/s include sampling, reading and computing the model on an "
-        "accelerator.</p>"
+        "TLC flash. In parentheses: the lowest and the highest rate of all batches of "
+        f"{_seeds(answer)}; for this host, of the intervals of the measurement. "
+        f"Only {known} is measured. The devices are simulated. Those that sample are designs from "
+        "publications, not products. Targets/s include sampling, reading and computing the model "
+        "on an accelerator.</p>"
     )
+
+
+def _seeds(answer: Answer) -> str:
+    count = len(answer.seeds)
+    return f"{count} simulated seed{'' if count == 1 else 's'}"
 
 
 def _stage(step: Step, here: float, top: float) -> str:
@@ -238,7 +242,7 @@ def _sensitivities(answer: Answer) -> str:
         for one in answer.sensitivities
     ]
     now = answer.speedups[answer.sensitive]
-    lead = f"{answer.sensitive} makes {now:.3g} times what this host makes. It is most sensitive to"
+    lead = f"{answer.sensitive} is {now:.3g} times as fast as this host. It is most sensitive to"
     head = ["constant", "value", "times with half", "with double"]
     return f"<p>{explained(lead)}:</p>{table(head, rows)}"
 

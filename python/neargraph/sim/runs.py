@@ -87,7 +87,7 @@ def simulate(
     *,
     dataset: str | None = None,
     platforms: str | Sequence[str] = "all",
-    mode: Mode = "paper",
+    mode: Mode = "detailed",
     device: Config | None = None,
     hidden: int = 128,
     outputs: int = 10,
@@ -145,7 +145,7 @@ def simulate(
     }
     reuse = {
         "merged": bool(merged),
-        "grouped": whole("grouped", grouped, 0, 1 << 16),
+        "grouped": whole("grouped", grouped, 1, 1024),
         "cache_pages": whole("cache_pages", cache_pages, 0, 1 << 40),
     }
     both = {"crowd": crowd, "reuse": reuse}
@@ -192,7 +192,7 @@ def job_of(
     }
 
 
-def sweep(name: str, values: Iterable[Any], *, mode: Mode = "paper", **how: Any) -> Runs:
+def sweep(name: str, values: Iterable[Any], *, mode: Mode = "detailed", **how: Any) -> Runs:
     """Calls `simulate` for each value of one constant or argument.
 
     `name` is a constant, such as `flash.channels` (or `channels`, if that is unique), or an
@@ -228,10 +228,21 @@ def speeds_and_times(row: dict[str, Any]) -> list[str]:
     return [f"{row['targets_per_s']:,.0f}", *times, f"{row['targets_per_joule']:,.0f}"]
 
 
-def in_parallel(work: Callable[[Any], T], items: Iterable[Any]) -> list[T]:
-    """Returns the results of `work` in the order of items. Simulations release Python's lock."""
+def in_parallel(
+    work: Callable[[Any], T], items: Iterable[Any], tell: Callable[[int], None] | None = None
+) -> list[T]:
+    """Returns the results of `work` in the order of items. Simulations release Python's lock.
+
+    Args:
+        tell: Called after each result, with the number of results.
+    """
+    found: list[T] = []
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return list(pool.map(work, items))
+        for one in pool.map(work, items):
+            found.append(one)
+            if tell is not None:
+                tell(len(found))
+    return found
 
 
 def paper_ratios(repeats: int = 5, progress: Callable[[], None] | None = None) -> dict[str, float]:
@@ -243,7 +254,7 @@ def paper_ratios(repeats: int = 5, progress: Callable[[], None] | None = None) -
     speeds = np.zeros((len(DATASETS), repeats, len(PLATFORMS)))
     for at, name in enumerate(DATASETS):
         for seed in range(repeats):
-            speeds[at, seed] = simulate(dataset=name, seed=seed)["targets_per_s"]
+            speeds[at, seed] = simulate(dataset=name, seed=seed, mode="paper")["targets_per_s"]
             if progress is not None:
                 progress()
     return {

@@ -9,7 +9,7 @@ import math
 import os
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -31,9 +31,12 @@ _FOLLOWS = 1 << 31
 # The rate is steady if two consecutive parts of the time differ by less than this share.
 _STEADY_SHARE = 0.15
 _STRETCHES = 12
+_WARMING, _MEASURING = "warming up the loader (s)", "measuring the loader (s)"
 # The number of parts of the measured time.
 _PARTS = 5
 
+# Called with (phase, done, total).
+Progress = Callable[[str, int, int], None]
 # Batches, seeds, wall seconds and processor seconds.
 Part = tuple[int, int, float, float]
 
@@ -196,6 +199,7 @@ def watch_loader(
     seed: int = 0,
     seconds: float = 10.0,
     warm_seconds: float = 60.0,
+    progress: Progress | None = None,
     **how: Any,
 ) -> Watched:
     """Runs `NeighborLoader` on a store, within the store's memory, and measures it.
@@ -208,6 +212,7 @@ def watch_loader(
         seed: Random seed of seeds and draws.
         seconds: Seconds for which the loader is measured.
         warm_seconds: The longest time to wait before that for a steady rate.
+        progress: Called with (phase, done, total), in seconds.
         how: Further arguments of `NeighborLoader`, such as ``temporary_writes``.
 
     Raises:
@@ -227,13 +232,16 @@ def watch_loader(
         store, list(fanouts), input_nodes, batch_size=batch_size, shuffle=True, seed=seed, **how
     )
     try:
-        batches = _endless(loader)
-        is_steady = _warm_up(loader, batches, warm_seconds)
+        batches, tell = _endless(loader), progress or _silent
+        is_steady = _warm_up(loader, _timed(batches, _WARMING, warm_seconds, tell), warm_seconds)
+        tell(_WARMING, math.ceil(warm_seconds), math.ceil(warm_seconds))
+        measured = _timed(batches, _MEASURING, seconds, tell)
         with tempfile.TemporaryDirectory(prefix="neargraph-") as folder:
             path = Path(folder) / "requests"
             before = store.stats()["temporary_write_bytes"]
             with store.log_reads(path):
-                parts = _watch(batches, seconds, _window(loader), seconds + warm_seconds)
+                parts = _watch(measured, seconds, _window(loader), seconds + warm_seconds)
+            tell(_MEASURING, math.ceil(seconds), math.ceil(seconds))
             written = store.stats()["temporary_write_bytes"] - before
             requests = _read(path)
         chosen = loader.chosen()
@@ -257,6 +265,21 @@ def watch_loader(
 def _endless(loader: Any) -> Iterator[Any]:
     while True:
         yield from loader
+
+
+def _silent(_phase: str, _done: int, _total: int) -> None:
+    pass
+
+
+def _timed(batches: Iterator[Any], phase: str, seconds: float, progress: Progress) -> Iterator[Any]:
+    """Yields the batches, and reports each second since the first was requested."""
+    start, total, told = time.perf_counter(), math.ceil(seconds), -1
+    while True:
+        done = min(total, int(time.perf_counter() - start))
+        if done > told:
+            told = done
+            progress(phase, done, total)
+        yield next(batches)
 
 
 def _window(loader: Any) -> int:
