@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, TypeVar
 
-from neargraph.remedies import in_python
+from neargraph.remedies import in_python, of_reason
 
 __all__ = [
     "BudgetTooSmall",
@@ -284,9 +284,9 @@ class RequestFailed(NeargraphError):
     retry_after: float | None = None
 
     def with_advice(self, words: Callable[[dict[str, Any]], str]) -> str:
-        """Returns the message with the server's remedy."""
+        """Returns the message with its remedy: in the words of one interface, or the server's."""
         what = super().with_advice(words)
-        return f"{what}; {self.remedy}" if self.remedy else what
+        return f"{what}; {self.remedy}" if self.remedy and not self.remedies else what
 
     def __reduce__(self) -> tuple[Any, ...]:
         message = str(self.args[0]) if self.args else ""
@@ -356,4 +356,6 @@ def request_failed(
     made = _class_of(name, reason)(message)
     made.code, made.reason, made.field = name, reason, field
     made.remedy, made.retry_after = remedy, retry_after
+    if (known := of_reason(reason)) is not None:
+        made.remedies, made.remedy = [known], in_python(known)
     return made

@@ -138,6 +138,36 @@ _PYTHON_WORDS: dict[str, str | tuple[str, str]] = {
     "BuildReverse": "build them anew with --reverse",
     "ChooseSplitType": "choose one with --split-type: {choices}",
 }
+# Remedies for refusals of a server, by their reason: the server names no option of a face.
+_SERVER_WORDS: dict[str, tuple[str, str]] = {
+    **dict.fromkeys(
+        ("NO_TOKEN", "UNKNOWN_TOKEN", "EXPIRED_TOKEN"),
+        (
+            "give a valid token with token=",
+            "give a valid token with --token-file or the variable NEARGRAPH_TOKEN",
+        ),
+    ),
+    "CONNECTION_BROKEN": (
+        'if the server uses TLS, give its CA certificates with tls={"ca": "ca.pem"}; otherwise '
+        "check that it still runs",
+        "if the server uses TLS, give its CA certificates with --ca; otherwise check that it still "
+        "runs",
+    ),
+    "CERTIFICATE_REFUSED": (
+        "check ca= and server_name= of tls=, and the certificate of the server",
+        "check --ca and --server-name, and the certificate of the server",
+    ),
+    "TLS_MISSING": ("leave out tls=: the server has no TLS", "leave out --ca: it has no TLS"),
+}
+
+
+def of_reason(reason: str) -> dict[str, Any] | None:
+    """The remedy for what a server has refused; None if the server's own words are better.
+
+    >>> of_reason("NO_TOKEN"), of_reason("SHED")
+    ({'name': 'NO_TOKEN'}, None)
+    """
+    return {"name": reason} if reason in _SERVER_WORDS else None
 
 
 def remedy(name: str, **fields: Any) -> dict[str, Any]:
@@ -152,7 +182,7 @@ def remedy(name: str, **fields: Any) -> dict[str, Any]:
 
 def _words(remedy: dict[str, Any]) -> str | tuple[str, str]:
     name = remedy["name"]
-    return _WORDS[name] if name in _WORDS else _PYTHON_WORDS[name]
+    return next(words[name] for words in (_WORDS, _PYTHON_WORDS, _SERVER_WORDS) if name in words)
 
 
 def in_python(remedy: dict[str, Any]) -> str:

@@ -258,6 +258,8 @@ class Problem(_Problem, total=False):
     block: int | None
     batch: int
     byte: int
+    holds: str
+    """The content of the file, such as a tensor; not given for all files."""
 
 
 class _ScrubReport(TypedDict):

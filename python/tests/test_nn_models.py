@@ -272,3 +272,18 @@ def test_a_weighted_sum_takes_the_place_of_the_mean():
     assert not torch.allclose(model(x, edge_index, sum_weight=2 * weight), model(x, edge_index))
     with pytest.raises(ValueError, match="only for aggr='mean'"):
         GraphSAGE(6, 8, 5, aggr="max")(x, edge_index, sum_weight=weight)
+
+
+def test_on_batch_reads_the_arguments_of_a_model_in_distributed_data_parallel(homo, tmp_path):
+    # `DistributedDataParallel.forward` takes any arguments, so its signature names none.
+    store = torch.distributed.FileStore(str(tmp_path / "rendezvous"), 1)
+    torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+    try:
+        batch = next(iter(ng.NeighborLoader(homo, [4, 4], batch_size=32)))
+        model = GraphSAGE(batch.x.size(1), 8, 3, num_layers=2).eval()
+        wrapped = torch.nn.parallel.DistributedDataParallel(model)
+        assert torch.equal(on_batch(wrapped, batch), on_batch(model, batch))
+        with pytest.raises(UnsupportedArgument, match="GraphSAGE does not use degrees"):
+            on_batch(wrapped, batch, degrees=InDegrees(homo))
+    finally:
+        torch.distributed.destroy_process_group()

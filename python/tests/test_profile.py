@@ -7,6 +7,7 @@ import pytest
 import neargraph as ng
 from neargraph.cli import main
 from neargraph.datasets import plan_generated
+from neargraph.exceptions import UnsupportedArgument
 from neargraph.importers import ImportOptions, run_import
 
 torch = pytest.importorskip("torch")
@@ -149,3 +150,9 @@ def test_json_is_the_report_alone_and_bad_names_are_said(path, capsys):
     code, _, err = run(path, "--models", "gat", capsys=capsys)
     assert code == 2
     assert "'gat' is not valid: expected one of gcn, sage, cluster" in err
+
+
+def test_a_store_of_several_types_is_refused_without_naming_a_model(shop_path):
+    with pytest.raises(UnsupportedArgument, match="has 2 node types.*loader.stages") as caught:
+        profiling.profile_training(shop_path, ["sage"], ["memory"], repeats=1, memory="64MB")
+    assert "rgcn" not in str(caught.value)

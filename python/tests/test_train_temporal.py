@@ -165,3 +165,11 @@ def test_nodes_have_no_time_to_ask_about(path):
         pytest.raises(ng.UnsupportedArgument, match="does not support the task node"),
     ):
         fit(store, TrainConfig(model="temporal"))
+
+
+def test_users_and_items_are_referred_to_models_of_several_types(shop_path):
+    settings = {"task": "link", "target": "user,buys,item", "model": "temporal", "fanouts": (5,)}
+    message = r"use rgcn, hetero-sage, hetero-gat with temporal='last'"
+    with ng.open(shop_path, memory="64MB") as store:
+        with pytest.raises(ng.UnsupportedArgument, match=message):
+            fit(store, TrainConfig(test_after=10, **settings))

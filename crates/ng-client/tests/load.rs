@@ -178,3 +178,25 @@ fn a_server_that_wants_certificates_gets_them() {
     let half = ["load", "--cert", &cert, "--ca", &ca];
     assert!(Options::try_parse_from(half).is_err(), "a certificate without its key");
 }
+
+#[test]
+fn a_search_says_its_result_in_words() {
+    let folder = tempfile::tempdir().expect("folder");
+    let runtime = Runtime::new().expect("runtime");
+    let _entered = runtime.enter();
+    let path = folder.path().join("socket");
+    let unix = UnixListenerStream::new(UnixListener::bind(&path).expect("bound"));
+    let server = Server::builder().add_service(InferenceServiceServer::new(Rows::default()));
+    runtime.spawn(server.serve_with_incoming(unix));
+    let (address, token) = (format!("unix:{}", path.display()), folder.path().join("token"));
+    std::fs::write(&token, "secret").expect("written");
+    let all = ["load", "--address", &address, "--token-file", token.to_str().expect("text")];
+    let rest = ["--ids", "10", "--warm-seconds", "0", "--requests", "50", "--seconds", "0.1"];
+    let search = ["--find-rate", "--limit-ms", "5000"];
+    let options = Options::try_parse_from(all.iter().chain(&rest).chain(&search));
+    let lines = std::cell::RefCell::new(Vec::new());
+    run(&options.expect("options"), |line| lines.borrow_mut().push(line.to_owned())).expect("run");
+    let last = lines.borrow().last().cloned().expect("a line");
+    assert!(last.starts_with("highest rate with p99 <= 5000 ms: "), "{last}");
+    assert!(last.ends_with(" requests/s"), "{last}");
+}

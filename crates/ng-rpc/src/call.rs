@@ -25,7 +25,7 @@ where
     let mut grpc = ready(channel).await?;
     let path = http::uri::PathAndQuery::from_static(path);
     let codec = ProstCodec::<Q, A>::default();
-    let answer = grpc.unary(request, path, codec).await.map_err(told)?;
+    let answer = grpc.unary(request, path, codec).await.map_err(|status| told(channel, status))?;
     Ok(answer.into_inner())
 }
 
@@ -45,7 +45,11 @@ where
     let mut grpc = ready(channel).await?;
     let path = http::uri::PathAndQuery::from_static(path);
     let codec = ProstCodec::<Q, A>::default();
-    Ok(grpc.server_streaming(request, path, codec).await.map_err(told)?.into_inner())
+    Ok(grpc
+        .server_streaming(request, path, codec)
+        .await
+        .map_err(|status| told(channel, status))?
+        .into_inner())
 }
 
 /// Calls a method with a stream of requests and one answer.
@@ -65,7 +69,10 @@ where
     let mut grpc = ready(channel).await?;
     let path = http::uri::PathAndQuery::from_static(path);
     let codec = ProstCodec::<Q, A>::default();
-    let answer = grpc.client_streaming(request, path, codec).await.map_err(told)?;
+    let answer = grpc
+        .client_streaming(request, path, codec)
+        .await
+        .map_err(|status| told(channel, status))?;
     Ok(answer.into_inner())
 }
 
@@ -73,16 +80,25 @@ async fn ready(channel: &Channel) -> Result<Grpc<Channel>, Status> {
     let mut grpc = Grpc::new(channel.clone())
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX);
-    grpc.ready().await.map_err(|error| Status::unavailable(with_causes(&*error)))?;
+    let ready = grpc.ready().await;
+    ready.map_err(|error| Status::from(channel.unreachable(&with_causes(&*error))))?;
     Ok(grpc)
 }
 
 /// A status of the transport says what happened only in its causes. What breaks on the way is worth
 /// another try, whatever the library calls it.
-fn told(status: Status) -> Status {
+fn told(channel: &Channel, status: Status) -> Status {
     match (status.code(), std::error::Error::source(&status)) {
         (Code::Unavailable | Code::Unknown | Code::Cancelled, Some(cause)) => {
-            Status::unavailable(format!("cannot reach the server: {}", with_causes(cause)))
+            channel.unreachable(&with_causes(cause)).into()
+        }
+        // What came has no frames of HTTP/2, as from a server with TLS.
+        _ if status.message().starts_with("h2 protocol error: http2 error") => {
+            channel.unreachable(status.message()).into()
+        }
+        // What came has no frames of gRPC.
+        (Code::Internal, _) if status.message().contains("invalid compression flag") => {
+            channel.speaks_otherwise().into()
         }
         _ => status,
     }

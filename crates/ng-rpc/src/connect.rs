@@ -2,17 +2,20 @@
 
 use std::path::Path;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::{Request, Response};
 use tokio::net::UnixStream;
+use tonic::Code;
 use tonic::body::Body;
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Identity, Uri};
 use tower::{BoxError, Service, service_fn};
 
 use crate::local::LocalStream;
 use crate::ring::{RingChannel, RingOptions};
+use crate::status::Problem;
 
 /// The largest message that a client accepts. A server has its own limit for what it sends.
 pub const MESSAGE_BYTES_MAX: usize = 1 << 30;
@@ -62,7 +65,12 @@ pub struct Tls {
 /// A channel to a server, over the transport of its address. It connects when it is first used, and
 /// reconnects after the connection is lost.
 #[derive(Clone)]
-pub struct Channel(Way);
+pub struct Channel {
+    way: Way,
+    /// The address, for errors; unknown if the channel was made elsewhere.
+    address: Option<Arc<str>>,
+    is_encrypted: bool,
+}
 
 #[derive(Clone)]
 enum Way {
@@ -72,7 +80,7 @@ enum Way {
 
 impl std::fmt::Debug for Channel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let way = match &self.0 {
+        let way = match &self.way {
             Way::Http(_) => "HTTP/2",
             Way::Ring(_) => "rings in shared memory",
         };
@@ -80,9 +88,50 @@ impl std::fmt::Debug for Channel {
     }
 }
 
+impl Channel {
+    /// Why the server cannot be reached, with what a client can do about it.
+    pub(crate) fn unreachable(&self, why: &str) -> Problem {
+        // The causes say more than the RPC library.
+        let why = why.trim_start_matches("transport error: ");
+        let message = match &self.address {
+            Some(address) => format!("cannot reach the server at {address}: {why}"),
+            None => format!("cannot reach the server: {why}"),
+        };
+        let is_local = |address: &str| address.starts_with(UNIX) || address.starts_with(SHM);
+        let is_tcp = self.address.as_deref().is_some_and(|address| !is_local(address));
+        let (reason, remedy) = match self.is_encrypted {
+            // A server with TLS accepts the connection and then ends it.
+            false if is_tcp && !why.contains("connect error") => (
+                "CONNECTION_BROKEN",
+                "give the CA certificates if it uses TLS; otherwise check that it still runs",
+            ),
+            true if why.contains("invalid peer certificate") => (
+                "CERTIFICATE_REFUSED",
+                "check the CA certificates, and the names in the certificate of the server",
+            ),
+            true if why.contains("corrupt message") => {
+                ("TLS_MISSING", "give no CA certificates to a server without TLS")
+            }
+            _ => (
+                "SERVER_UNREACHABLE",
+                "start it with `neargraph serve`, or give another address with address=",
+            ),
+        };
+        Problem::new(Code::Unavailable, reason, message).remedy(remedy)
+    }
+
+    /// An answer that is not one of gRPC.
+    pub(crate) fn speaks_otherwise(&self) -> Problem {
+        let what = self.address.as_deref().unwrap_or("the server");
+        let message = format!("{what} answers, but not in gRPC");
+        Problem::new(Code::Unimplemented, "NOT_GRPC", message)
+            .remedy("give the gRPC address of the server with address=, not that of its side port")
+    }
+}
+
 impl From<tonic::transport::Channel> for Channel {
     fn from(channel: tonic::transport::Channel) -> Self {
-        Self(Way::Http(channel))
+        Self { way: Way::Http(channel), address: None, is_encrypted: false }
     }
 }
 
@@ -92,14 +141,14 @@ impl Service<Request<Body>> for Channel {
     type Future = Pin<Box<dyn Future<Output = Result<Response<Body>, BoxError>> + Send>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        match &mut self.0 {
+        match &mut self.way {
             Way::Http(channel) => channel.poll_ready(cx).map_err(Into::into),
             Way::Ring(channel) => channel.poll_ready(cx),
         }
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        match &mut self.0 {
+        match &mut self.way {
             Way::Http(channel) => {
                 let answer = channel.call(request);
                 Box::pin(async move { Ok(answer.await?) })
@@ -127,11 +176,12 @@ pub fn channel_with(
     tls: Option<&Tls>,
     rings: RingOptions,
 ) -> Result<Channel, BadAddress> {
-    match address.strip_prefix(SHM) {
-        Some("") => Err(BadAddress::Address { address: address.to_owned() }),
-        Some(path) => Ok(Channel(Way::Ring(RingChannel::new(Path::new(path), rings)))),
-        None => Ok(Channel(Way::Http(over_http(address, tls)?))),
-    }
+    let way = match address.strip_prefix(SHM) {
+        Some("") => return Err(BadAddress::Address { address: address.to_owned() }),
+        Some(path) => Way::Ring(RingChannel::new(Path::new(path), rings)),
+        None => Way::Http(over_http(address, tls)?),
+    };
+    Ok(Channel { way, address: Some(address.into()), is_encrypted: tls.is_some() })
 }
 
 fn over_http(address: &str, tls: Option<&Tls>) -> Result<tonic::transport::Channel, BadAddress> {

@@ -1,6 +1,6 @@
 //! The server as a command: options, signals, exit codes.
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::config::{Config, ConfigError, Options};
@@ -75,13 +75,14 @@ fn run(options: &Options, plugin_trial: Vec<String>) -> Result<u8, String> {
             false => config,
         })
     };
-    let config = read().map_err(|error| error.to_string())?;
+    let config = read().map_err(|error| told(options, &error))?;
     let level = log::start(&config.log, config.log_format).map_err(|error| error.to_string())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| error.to_string())?;
     // Before the server starts, so that no signal is missed.
     let signals = runtime.block_on(async { Signals::take() });
     let mut signals = signals.map_err(|error| error.to_string())?;
+    config.check().map_err(|error| told(options, &error))?;
     let serving = serve(config).map_err(|error| error.to_string())?;
     let side = serving.side_address();
     tracing::info!(at = serving.addresses().join(" "), side, "serving");
@@ -115,6 +116,20 @@ fn run(options: &Options, plugin_trial: Vec<String>) -> Result<u8, String> {
     };
     tracing::info!(unanswered, not_closed, "ended");
     Ok(if unanswered + not_closed == 0 { DONE } else { INCOMPLETE })
+}
+
+/// What is wrong with the settings, in the words of the options unless a file has them.
+fn told(options: &Options, error: &ConfigError) -> String {
+    let message = error.to_string();
+    if options.config.is_some() || !matches!(error, ConfigError::Contradiction { .. }) {
+        return message;
+    }
+    let command = Options::command();
+    let longs = command.get_arguments().filter_map(|argument| argument.get_long());
+    let of_several_words = longs.filter(|long| long.contains('-'));
+    of_several_words.fold(message, |message, long| {
+        message.replace(&long.replace('-', "_"), &format!("--{long}"))
+    })
 }
 
 /// Applies a configuration that was read again, and reloads tokens and certificates.

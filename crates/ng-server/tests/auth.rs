@@ -290,7 +290,12 @@ fn certificates_are_changed_while_connections_go_on() {
             "not signed by that root"
         );
         let plain = channel(&address).expect("channel");
-        assert_ne!(ok(plain).await, Code::Ok, "not TLS");
+        let asked = ng_rpc::Request::new(v1::ServerInfoRequest {});
+        let refused: Result<v1::ServerInfoResponse, _> =
+            ng_rpc::call::unary(&plain, path, asked).await;
+        let told = ng_rpc::problem_told(&refused.expect_err("not TLS"));
+        assert_eq!(told.reason, "CONNECTION_BROKEN", "{told}");
+        assert!(told.message.contains(&address) && told.remedy.contains("TLS"), "{told}");
 
         // A certificate that is being written: what is there of it is no certificate.
         let cut = &new.server.0[..new.server.0.len() / 2];

@@ -46,7 +46,7 @@ PARSES = r"""(async () => {
   const over = m.percentile([{end: 1, count: 1}, {end: Infinity, count: 9}], 0.5);
   return JSON.stringify([all, own.map((c) => c.count), m.percentile(own, 0.75).value, over,
     m.rate(older, newer, 'n'), m.rate(newer, older, 'n'), m.rate(older, newer, 'gone'),
-    m.percentile(m.classes(newer, older, 'h'), 0.5)]);
+    m.percentile(m.classes(newer, older, 'h'), 0.5), m.percentile(own, 0.25)]);
 })()"""
 PARSED = [
     [
@@ -54,6 +54,7 @@ PARSED = [
         ["c", {}, "Infinity"], ["d", {}, "1000"], ["e", {}, "5"],
     ],
     [10, 10, 0], 1.5, {"value": 1, "over": True}, 2, None, None, None,
+    {"value": 1, "over": False, "under": True},
 ]  # fmt: skip
 
 

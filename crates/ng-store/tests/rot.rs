@@ -54,4 +54,9 @@ fn a_rotten_block_fails_the_batches_that_need_it_and_no_others() {
     }
     assert!((20..40).contains(&failed.0), "{failed:?}");
     assert_eq!(failed.1, 8);
+    let found = store.scrub(&mut |_, _| true, None).expect("scrubbed").problems;
+    let held: Vec<&str> = found.iter().filter_map(|problem| problem.holds.as_deref()).collect();
+    assert_eq!(held.len(), 2, "{found:?}");
+    assert!(held[0].starts_with("neighbour lists of edge type"), "{held:?}");
+    assert!(held[1].starts_with("tensor ") && held[1].contains(" of node type "), "{held:?}");
 }

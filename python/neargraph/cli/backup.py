@@ -1,16 +1,14 @@
 """`neargraph backup G.ng BACKUP` and `neargraph restore BACKUP G.ng`."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-
-from neargraph.units import format_bytes
 
 from .options import Memory, Recover, StoreArgument, opened
 from .settings import Json
 from .show import bars, print_report
+from .verify import report_rows
 
 _Base = Annotated[
     Path | None,
@@ -41,10 +39,22 @@ def backup(
         report = handle.backup(
             target, base=base, progress=lambda done, total: progress("backup", done, total)
         )
-    rows = _rows(report)
-    if report["log_goes_on"]:
-        rows.append(("not included", "later commits, which no checkpoint contains yet"))
+        newest = handle.snapshot().lsn
+    rows = report_rows(report)
     print_report(as_json, report, f"Backed up {store} as {target}", rows)
+    if report["log_goes_on"] and not as_json:
+        _warn(report["lsn"], newest)
+
+
+def _warn(last: int, newest: int) -> None:
+    """Says which commits a backup lacks. Those of another process are not counted."""
+    missing = f"{newest - last:,} commits" if newest > last else "the commits"
+    typer.echo(
+        f"warning: the backup lacks {missing} after commit {last}, which no checkpoint contains "
+        "yet. Make the backup in the process that writes: client.backup(NAME) of a server, "
+        "store.backup(PATH) of a Python program",
+        err=True,
+    )
 
 
 def restore(
@@ -65,13 +75,4 @@ def restore(
         report = neargraph.restore(
             backup, store, progress=lambda done, total: progress("restore", done, total)
         )
-    print_report(as_json, report, f"Restored {store} from {backup}", _rows(report))
-
-
-def _rows(report: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """A report for people: bytes with units, without entries that have no value."""
-    return [
-        (name.replace("_", " "), format_bytes(value) if "bytes" in name else value)
-        for name, value in report.items()
-        if value is not None and name != "log_goes_on"
-    ]
+    print_report(as_json, report, f"Restored {store} from {backup}", report_rows(report))

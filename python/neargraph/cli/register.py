@@ -29,6 +29,8 @@ def register(
     Sends the file. If the name is already registered, the server adds a new version of it.
     """
     with client(address, timeout, token_file, ca, cert, key, server_name) as server:
+        # Waits for a server that is starting: a client repeats this call, and no registration.
+        server.server_info()
         made = server.register_model(name, model, graph=graph, prepare=prepare)
     report = {key: made[key] for key in ("name", "version", "graph", "sha256")}
     title = f"Registered {made['name']}@{made['version']}"

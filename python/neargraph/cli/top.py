@@ -60,21 +60,26 @@ def parsed(text: str) -> Iterable[Sample]:
             yield name, dict(_LABEL.findall(labels or "")), float(value)
 
 
-def quantile(before: dict[float, float], now: dict[float, float], share: float) -> float | None:
-    """A quantile of what a histogram counted between two looks, as Prometheus estimates it."""
+def quantile(before: dict[float, float], now: dict[float, float], share: float) -> str:
+    """A quantile of what a histogram counted between two looks, in milliseconds.
+
+    Prometheus estimates it in the same way, except below the lowest bound and above the highest.
+    """
     counts = {bound: count - before.get(bound, 0.0) for bound, count in sorted(now.items())}
     total = counts.get(math.inf, 0.0)
     if total <= 0.0:
-        return None
+        return "-"
     low, below = 0.0, 0.0
     for bound, count in counts.items():
         if count >= share * total:
             if math.isinf(bound):
-                return low
+                return f"> {1e3 * low:g} ms"
+            if low == 0.0:
+                return f"< {1e3 * bound:g} ms"
             inside = max(count - below, 1e-12)
-            return low + (bound - low) * (share * total - below) / inside
+            return f"{1e3 * (low + (bound - low) * (share * total - below) / inside):.2f} ms"
         low, below = bound, count
-    return low
+    return "-"
 
 
 def rows(before: Metrics, now: Metrics, seconds: float) -> list[tuple[str, str]]:
@@ -95,6 +100,7 @@ def rows(before: Metrics, now: Metrics, seconds: float) -> list[tuple[str, str]]
     request = ("neargraph_request_seconds", {"method": _run_method(now)})
     earlier, later = (look.buckets(request[0], **request[1]) for look in (before, now))
     times = (quantile(earlier, later, share) for share in (0.5, 0.99))
+    reads = rate("neargraph_reads_total")
     answered = [
         (now.total("neargraph_answers_total", source=source) or 0.0)
         - (before.total("neargraph_answers_total", source=source) or 0.0)
@@ -103,13 +109,14 @@ def rows(before: Metrics, now: Metrics, seconds: float) -> list[tuple[str, str]]
     hits = f"{100 * answered[0] / sum(answered):.0f} %" if sum(answered) else "-"
     return [
         ("requests/s", rate("neargraph_requests_total")),
-        ("p50, p99 of Run", ", ".join("-" if t is None else f"{1e3 * t:.2f} ms" for t in times)),
+        ("p50, p99 of Run", ", ".join(times)),
         ("waiting", value("neargraph_queue_requests")),
         ("shed/s", rate("neargraph_shed_total")),
         ("answers from the cache", hits),
         ("cache", value("neargraph_cache_bytes", "bytes")),
-        ("reads/s", rate("neargraph_reads_total")),
-        ("device depth", value("neargraph_device_depth")),
+        ("reads/s", reads),
+        # The server averages it over all reads since its start.
+        ("device depth", "-" if reads == "0" else value("neargraph_device_depth")),
         ("commits/s", rate("neargraph_commits_total")),
         ("memory of the process", value("process_resident_memory_bytes", "bytes")),
     ]

@@ -11,9 +11,19 @@ from neargraph.units import parse_bytes
 
 from .options import Backend, BackendName, Memory, complete_stores, opened
 from .settings import Json
-from .show import bars, console, pairs_table, print_json, print_report
+from .show import bars, console, pairs_table, print_json, print_report, size
 
 _SHOWN = 50
+# Entries of reports whose names are not words; and those of a check.
+_LABELS = {"lsn": "last commit", "checkpoint_id": "checkpoint"}
+_CHECKED = {
+    "blocks": "blocks checked",
+    "pages": "pages of lists checked",
+    "log_commits": "commits in the log",
+    "problems_omitted": "problems not listed",
+}
+# Counts that are shown only if there is something to count.
+_RARE = ("pages", "problems_omitted")
 
 
 def verify(
@@ -50,6 +60,15 @@ def verify(
     conclude(store, report, as_json)
 
 
+def report_rows(report: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """A report for people: bytes with units, without entries that have no value."""
+    return [
+        (_LABELS.get(name, name.replace("_", " ")), size(value) if "bytes" in name else value)
+        for name, value in report.items()
+        if value is not None and name != "log_goes_on"
+    ]
+
+
 def _verify_backup(backup: Path, as_json: bool) -> None:
     """Reads a backup and all that it was made on; the first damage ends that."""
     import neargraph
@@ -65,7 +84,7 @@ def _verify_backup(backup: Path, as_json: bool) -> None:
         else:
             console().print(f"{backup}: DAMAGED\n{bad}", markup=False)
         raise typer.Exit(1) from None
-    print_report(as_json, {"ok": True, **found}, f"{backup}: ok", list(found.items()))
+    print_report(as_json, {"ok": True, **found}, f"{backup}: ok", report_rows(found))
 
 
 def _verify_compiled(
@@ -95,9 +114,10 @@ def _show(store: Path, report: Mapping[str, Any]) -> None:
     out = console()
     problems = report.get("problems", [])
     rows = [
-        (key.replace("_", " "), value)
+        (_CHECKED.get(key, key.replace("_", " ")), value)
         for key, value in report.items()
         if isinstance(value, int | float | str) and not isinstance(value, bool)
+        if value or key not in _RARE
     ]
     verdict = "ok" if report["ok"] else f"DAMAGED: {len(problems)} problems"
     out.print(pairs_table(f"{store}: {verdict}", rows))
@@ -107,7 +127,8 @@ def _show(store: Path, report: Mapping[str, Any]) -> None:
             for key in ("file", "page", "block", "batch", "byte")
             if problem.get(key) is not None
         )
-        out.print(f"{where}: {problem.get('what', problem)}", markup=False)
+        held = f" ({problem['holds']})" if problem.get("holds") else ""
+        out.print(f"{where}{held}: {problem.get('what', problem)}", markup=False)
     if len(problems) > _SHOWN:
         out.print(f"... and {len(problems) - _SHOWN} more; use --json for all")
     for note in report.get("notes", []):

@@ -58,6 +58,19 @@ pub struct Report {
     pub within_limit: Option<Loop>,
 }
 
+impl Report {
+    /// The result of a search in words.
+    fn highest_rate(&self, limit_ms: f64) -> String {
+        match &self.within_limit {
+            Some(best) => format!(
+                "highest rate with p99 <= {limit_ms} ms: {:.0} requests/s",
+                best.requests_per_s
+            ),
+            None => format!("no measured rate has p99 <= {limit_ms} ms"),
+        }
+    }
+}
+
 /// Runs a load as a command. `args` begin with the name of the program; the result is the exit
 /// code.
 pub fn run_command<A: Into<OsString> + Clone>(args: impl IntoIterator<Item = A>) -> u8 {
@@ -149,6 +162,9 @@ async fn measured(options: &Options, say: &dyn Fn(&str)) -> Result<Report, Strin
             }
         }
     }
+    if options.find_rate {
+        say(&report.highest_rate(options.limit_ms));
+    }
     Ok(report)
 }
 
@@ -159,7 +175,8 @@ async fn warmed(loops: &Loops<'_>, options: &Options) -> Result<Vec<f64>, String
     while start.elapsed().as_secs_f64() < options.warm_seconds {
         let found = loops.closed(options.in_flight, End::Seconds(options.window)).await?;
         if found.requests == found.missed {
-            return Err(format!("no request was answered: {:?}", found.missed_by_code));
+            let codes = &found.missed_by_code;
+            return Err(format!("no request was answered ({codes:?}); {}", loops.target.advice()));
         }
         rates.push(found.requests_per_s);
         let last = &rates[rates.len().saturating_sub(STEADY_WINDOWS)..];

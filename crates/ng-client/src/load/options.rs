@@ -108,7 +108,7 @@ pub struct Options {
     /// Run only one open loop, with the arrival times of STREAM.
     #[arg(long, requires = "stream", conflicts_with_all = ["shares", "find_rate", "rate"])]
     pub as_recorded: bool,
-    /// Search for the highest rate within the limit instead of trying shares.
+    /// Search for the highest rate within the limit instead of trying shares, and print it.
     #[arg(long)]
     pub find_rate: bool,
     /// Retry shed requests for this many seconds. Each retry waits for the delay that the server

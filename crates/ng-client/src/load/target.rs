@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ng_rpc::connect::SHM;
 use ng_rpc::direct::{Direct, Head, framed};
-use ng_rpc::{Code, Status, v1};
+use ng_rpc::{Code, Status, problem_told, v1};
 use prost::Message;
 use serde_json::{Map, Value};
 
@@ -164,15 +164,24 @@ impl Target {
         sums
     }
 
+    /// What to check if the server does not answer.
+    pub(crate) fn advice(&self) -> &'static str {
+        match self.0.kind {
+            Kind::Server { .. } => "check --address, --model, --ca and --token-file",
+            Kind::Peer => "check --to",
+        }
+    }
+
     /// How many nodes the graph has.
     pub(crate) async fn num_nodes(&self) -> Result<u64, String> {
-        let failed = |why: &str| format!("the number of ids is unknown, because {why}: set it");
+        let failed = |why: &str| format!("the number of ids is unknown, because {why}; give --ids");
         let (Kind::Server { graph, .. }, Some(first)) = (&self.0.kind, self.0.asides.first())
         else {
             return Err(failed("a peer does not report it"));
         };
         let listed = first.list_graphs(v1::ListGraphsRequest {}).await;
-        let graphs = listed.map_err(|status| failed(status.message()))?.graphs;
+        let told = |status| format!("{}; {}", problem_told(&status).message, self.advice());
+        let graphs = listed.map_err(told)?.graphs;
         let found = graphs.iter().find(|one| graph.is_empty() || one.name == *graph);
         let types = found.map(|graph| graph.node_types.as_slice()).unwrap_or_default();
         match types {

@@ -160,13 +160,18 @@ impl Catalogue {
             return Err(Problem { message, ..problem.clone() }.at("graph"));
         }
         found.cloned().ok_or_else(|| {
-            let message = match name {
-                "" => "the request has no graph name".to_owned(),
-                _ => format!("graph {name:?} does not exist"),
+            let all = listed(inner.graphs.keys());
+            let (message, remedy) = match inner.graphs.keys().next() {
+                Some(first) if name.is_empty() => (
+                    format!("the request has no graph name, and the server has {all}"),
+                    format!("name one, such as graph='{first}'"),
+                ),
+                _ if name.is_empty() => {
+                    ("the server has no graph".to_owned(), "register or create one".to_owned())
+                }
+                _ => (format!("graph {name:?} does not exist"), format!("the server has {all}")),
             };
-            Problem::missing("GRAPH_NOT_FOUND", message)
-                .at("graph")
-                .remedy(format!("the server has {}", listed(inner.graphs.keys())))
+            Problem::missing("GRAPH_NOT_FOUND", message).at("graph").remedy(remedy)
         })
     }
 

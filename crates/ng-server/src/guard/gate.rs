@@ -96,7 +96,7 @@ async fn pass(
     let id = request_id(request.headers()).unwrap_or_else(|| guard.next_request());
     let rules = guard.rules();
     let mut record = Record::new(guard, policy, request.headers(), Arc::clone(&id));
-    let (caller, place) = match enter(guard, &rules, (policy, face), &request, id) {
+    let (caller, place) = match enter(guard, &rules, (policy, face), &request, id, &mut record) {
         Err(problem) => return face.watched(face.refusal(problem), record, None),
         Ok(found) => found,
     };
@@ -179,6 +179,7 @@ fn enter(
     (policy, face): (Option<Policy>, Face),
     request: &Request,
     id: Arc<str>,
+    record: &mut Record,
 ) -> Result<(Caller, Option<Place>), Problem> {
     let is_open = |policy: &Policy| planted("open_method") && policy.method == "GetEmbed";
     let needed = match policy {
@@ -188,6 +189,8 @@ fn enter(
     };
     let authorization = request.headers().get(http::header::AUTHORIZATION);
     let mut caller = guard.caller(rules, authorization.map(HeaderValue::as_bytes), needed, id)?;
+    record.meet(caller.clone());
+    guard.allow(&caller, needed)?;
     let Some(policy) = policy else {
         let path: String = request.uri().path().chars().take(200).collect();
         let message = format!("method {path:?} does not exist");

@@ -251,10 +251,10 @@ impl Guard {
         (self.calls.load(Ordering::SeqCst), self.streams.load(Ordering::SeqCst))
     }
 
-    /// Who has the token of a header such as `Bearer TOKEN`, and whether it may ask at all now.
+    /// Who has the token of a header such as `Bearer TOKEN`.
     ///
     /// # Errors
-    /// Nobody has it, it does not do for `right`, or its quota is used up.
+    /// Nobody has it, and `right` needs one.
     pub fn caller(
         &self,
         rules: &Rules,
@@ -271,12 +271,22 @@ impl Guard {
             }
             Err(refused) => return Err(unknown(refused)),
         };
-        let caller = Caller { right: holder.right, holder: Some(holder), ..caller };
+        Ok(Caller { right: holder.right, holder: Some(holder), ..caller })
+    }
+
+    /// Takes a request with `right` of a caller's quota.
+    ///
+    /// # Errors
+    /// The caller may not do it, or its quota is used up.
+    pub fn allow(&self, caller: &Caller, right: Right) -> Result<(), Problem> {
+        if right == Right::Anyone && caller.holder.is_none() {
+            return Ok(());
+        }
         caller.require(right)?;
         if let Some(Err(after)) = caller.holder.as_ref().map(|holder| holder.quota.take_request()) {
             return Err(self.over_quota("requests", after));
         }
-        Ok(caller)
+        Ok(())
     }
 
     /// Whether a field of a request names no more ids than it may: before anything is done for it.

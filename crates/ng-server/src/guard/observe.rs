@@ -15,10 +15,13 @@ use tokio::task::JoinSet;
 
 use super::gate::Place;
 use super::policy::{Kind, Policy, Right};
-use super::refusal::code_of;
+use super::refusal::{Said, code_of};
 use super::{Caller, Guard};
 use crate::telemetry::traces::Told;
 use crate::telemetry::{Metrics, Traces};
+
+/// The longest message of a failed request that the log shows.
+const ERROR_CHARACTERS_MAX: usize = 500;
 
 /// What becomes of a request.
 pub struct Record {
@@ -34,6 +37,8 @@ pub struct Record {
     answered: Option<Instant>,
     caller: Option<Caller>,
     code: Option<Code>,
+    /// Why it failed.
+    error: Option<String>,
     place: Option<Place>,
     /// That the client has to read the answer.
     pub answering: Option<Answering>,
@@ -57,10 +62,16 @@ impl Record {
             answered: None,
             caller: None,
             code: None,
+            error: None,
             place: None,
             answering: None,
             ending: None,
         }
+    }
+
+    /// Its token is known.
+    pub fn meet(&mut self, caller: Caller) {
+        self.caller = Some(caller);
     }
 
     /// It has passed the gate. One that asks how the server is takes no place.
@@ -69,10 +80,15 @@ impl Record {
     }
 
     fn see(&mut self, headers: &HeaderMap) {
-        let number = headers.get("grpc-status").and_then(|value| value.to_str().ok());
-        if let Some(number) = number.and_then(|text| text.parse::<i32>().ok()) {
-            self.code = Some(Code::from_i32(number));
+        if let Some(status) = Status::from_header_map(headers) {
+            self.code = Some(status.code());
+            self.fail(status.message());
         }
+    }
+
+    fn fail(&mut self, message: &str) {
+        let is_told = !message.is_empty();
+        self.error = is_told.then(|| message.chars().take(ERROR_CHARACTERS_MAX).collect());
     }
 
     fn count(&self, code: &'static str, took: Duration) {
@@ -90,9 +106,11 @@ impl Drop for Record {
         let code = name_of(self.code.unwrap_or(Code::Cancelled));
         let end = Instant::now();
         let took = end.duration_since(self.start);
-        let (id, method, ms) = (&*self.id, self.method, took.as_secs_f64() * 1e3);
+        let (id, method, error) = (&*self.id, self.method, self.error.as_deref());
+        // Whole microseconds have no digits that only rounding made.
+        let ms = took.as_micros() as f64 / 1e3;
         if self.kind == Kind::Look {
-            return tracing::debug!(id, method, code, ms, "request");
+            return tracing::debug!(id, method, code, error, ms, "request");
         }
         self.count(code, took);
         let caller = self.caller.as_ref();
@@ -114,9 +132,9 @@ impl Drop for Record {
         self.traces.tell(&told, self.parent.as_ref());
         let cost = caller.map_or(0, Caller::cost);
         if self.is_probe {
-            tracing::debug!(id, method, code, ms, "request");
+            tracing::debug!(id, method, code, error, ms, "request");
         } else {
-            tracing::info!(id, method, code, ms, cost_bytes = cost, token, "request");
+            tracing::info!(id, method, code, error, ms, cost_bytes = cost, token, "request");
         }
     }
 }
@@ -144,8 +162,11 @@ impl Observed {
 
     /// The same of an answer over HTTP, whose status stands before it.
     pub fn wrap_http(response: Response, mut record: Record) -> Response {
-        let told = response.extensions().get::<Code>().copied();
-        record.code = Some(told.unwrap_or_else(|| code_of(response.status())));
+        let told = response.extensions().get::<Said>();
+        record.code = Some(told.map_or_else(|| code_of(response.status()), |said| said.code));
+        if let Some(said) = told {
+            record.fail(&said.message);
+        }
         Self::wrap(response, record, None)
     }
 }

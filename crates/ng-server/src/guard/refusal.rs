@@ -10,6 +10,15 @@ use serde_json::json;
 #[derive(Debug)]
 pub struct Refusal(pub Problem);
 
+/// A problem beside the answer that tells it, for the log.
+#[derive(Clone)]
+pub struct Said {
+    /// The code of gRPC.
+    pub code: Code,
+    /// What is wrong, and what to do.
+    pub message: String,
+}
+
 impl From<Problem> for Refusal {
     fn from(problem: Problem) -> Self {
         Self(problem)
@@ -19,19 +28,16 @@ impl From<Problem> for Refusal {
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
         let Self(problem) = self;
-        let error = match problem.remedy.as_str() {
-            "" => problem.message,
-            remedy => format!("{}: {remedy}", problem.message),
-        };
+        let said = Said { code: problem.code, message: problem.to_string() };
         let after = problem.retry_after;
         let body = json!({
-            "error": error,
+            "error": said.message,
             "reason": problem.reason,
             "field": problem.field,
             "retry_after_ms": after.map(|after| after.as_millis() as u64),
         });
         let mut response = (status_of(problem.code), Json(body)).into_response();
-        response.extensions_mut().insert(problem.code);
+        response.extensions_mut().insert(said);
         let headers = response.headers_mut();
         if problem.code == Code::Unauthenticated {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

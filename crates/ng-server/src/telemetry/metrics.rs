@@ -68,7 +68,7 @@ pub const METRICS: &[(&str, char, &str)] = &[
     ("neargraph_memory_bytes", 'g', "Bytes of the memory budget, by user"),
     ("neargraph_memory_budget_bytes", 'g', "The memory budget of a graph"),
     ("neargraph_wal_bytes", 'g', "Bytes written to the log since this server became the writer"),
-    ("neargraph_commits_total", 'c', "Batches that were made durable"),
+    ("neargraph_commits_total", 'c', "Commits that were made durable"),
     ("neargraph_snapshot_commit", 'g', "The newest commit"),
     ("neargraph_pinned_snapshots", 'g', "Snapshots that are pinned"),
     ("neargraph_jobs", 'g', "Jobs, by state"),

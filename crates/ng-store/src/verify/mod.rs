@@ -9,6 +9,7 @@ mod blocks;
 mod dead;
 mod dictionary;
 mod gmap;
+mod holds;
 mod lists;
 mod order;
 mod roots;
@@ -45,6 +46,9 @@ pub struct Problem {
     pub block: Option<u64>,
     /// The problem.
     pub what: String,
+    /// The content of the file, where the catalog names it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub holds: Option<String>,
 }
 
 /// The result of a check.
@@ -81,14 +85,16 @@ impl VerifyReport {
 
     fn add(&mut self, file: &str, page: Option<u64>, block: Option<u64>, what: impl Into<String>) {
         if self.problems.len() < PROBLEMS_MAX {
-            self.problems.push(Problem { file: file.into(), page, block, what: what.into() });
+            let (file, what) = (file.into(), what.into());
+            self.problems.push(Problem { file, page, block, what, holds: None });
         } else {
             self.problems_omitted += 1;
         }
     }
 
     fn note(&mut self, file: &str, block: Option<u64>, what: impl Into<String>) {
-        self.notes.push(Problem { file: file.into(), page: None, block, what: what.into() });
+        let (file, what) = (file.into(), what.into());
+        self.notes.push(Problem { file, page: None, block, what, holds: None });
     }
 
     fn add_error(&mut self, file: &str, error: &ReadError) {
@@ -337,6 +343,9 @@ impl<'a> Run<'a> {
             let rest = problem.block.is_none().then(|| (problem.page, problem.what.clone()));
             seen.insert((place, rest))
         });
+        for problem in &mut self.report.problems {
+            problem.holds = holds::content_of(&self.version.catalog, &problem.file);
+        }
         self.report
     }
 }

@@ -39,11 +39,11 @@ function askToken() {
 }
 
 const charts = {
-  requests: new Chart("Requests a second", "All methods; what was refused or failed apart."),
-  latency: new Chart("Time of a request", "Percentiles, interpolated inside the classes of the histogram."),
+  requests: new Chart("Requests a second", "All methods. Shed and failed requests are a line of their own."),
+  latency: new Chart("Time of a request", "Percentiles, interpolated inside the classes of the histogram. Below the first class: 0.1 ms."),
   stages: new Chart("Stages of a request", "Means of the last minute."),
   groups: new Chart("Requests in a group", "Requests of the last minute, by how many were computed together."),
-  answers: new Chart("Where rows came from", "Shares of rows: kept answers, repeats inside a group, computed."),
+  answers: new Chart("Where rows came from", "Shares of rows: from the cache, duplicates inside a group, computed."),
   amplification: new Chart("Read amplification", "Bytes read from the device for each byte that was used."),
   depth: new Chart("Depth of the device's queue", "Reads in flight, averaged over completed reads."),
   memory: new Chart("Memory by user", "Of each graph's budget, which the line marks."),
@@ -91,7 +91,7 @@ function show() {
   const total = "neargraph_requests_total";
   lines(charts.requests, [total], () => [
     { name: "answered", points: points((a, b) => rate(a, b, total, { code: "OK" }) ?? 0) },
-    { name: "refused or failed", points: points((a, b) => notOk(a, b, total)) },
+    { name: "shed or failed", points: points((a, b) => notOk(a, b, total)) },
   ], "/s");
   const method = byId("method").value;
   lines(charts.latency, ["neargraph_request_seconds"], () => [0.5, 0.95, 0.99].map((share) => ({
@@ -153,7 +153,7 @@ function showAnswers(lines) {
     const all = growth(a, b, name);
     return all ? (growth(a, b, name, { source }) ?? 0) / all : null;
   });
-  const sources = [["cache", "kept answers"], ["duplicate", "repeats"], ["computed", "computed"]];
+  const sources = [["cache", "cache"], ["duplicate", "duplicate"], ["computed", "computed"]];
   lines(charts.answers, [name], () =>
     sources.map(([source, text]) => ({ name: text, points: share(source) })), "%");
 }
@@ -200,7 +200,7 @@ function showTiles() {
     if (!newest.has("neargraph_request_seconds")) return "not measured";
     const found = percentile(all, share);
     if (!found) return "no requests";
-    return `${found.over ? "> " : ""}${shown(found.value, "s")}`;
+    return `${found.over ? "> " : found.under ? "< " : ""}${shown(found.value, "s")}`;
   };
   const measured = (name, value, unit, none) => {
     if (!newest.has(name)) return "not measured";
@@ -217,7 +217,7 @@ function showTiles() {
     ["Read amplification", measured("neargraph_read_bytes_total",
       amplification(before, newest), "×", "no reads")],
     ["Waiting", measured("neargraph_queue_requests", newest.sum("neargraph_queue_requests"), "", "")],
-    ["Refused", measured("neargraph_shed_total",
+    ["Shed", measured("neargraph_shed_total",
       rate(before, newest, "neargraph_shed_total"), "/s", "waiting")],
     ["Memory of the process", measured("process_resident_memory_bytes",
       newest.sum("process_resident_memory_bytes"), "B", "")],

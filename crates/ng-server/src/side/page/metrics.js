@@ -130,7 +130,8 @@ export function classes(older, newer, name, labels = {}) {
 }
 
 // The value below which a share lies, from classes: inside a class as if evenly spread.
-// { value, over } where `over` says that it lies above the last end; null if there is nothing.
+// { value, over, under }: the last end if it lies above it (`over`), and the first end if it lies
+// below it (`under`); null if there is nothing.
 export function percentile(all, share) {
   if (!all) return null;
   const total = all.reduce((sum, one) => sum + one.count, 0);
@@ -141,6 +142,7 @@ export function percentile(all, share) {
   for (const { end, count } of all) {
     if (count > 0 && seen + count >= rank) {
       if (end === Infinity) return { value: start, over: true };
+      if (start === 0) return { value: end, over: false, under: true };
       return { value: start + (end - start) * ((rank - seen) / count), over: false };
     }
     seen += count;
