@@ -6,6 +6,7 @@ Every process opens the store by itself, so the memory budget is per process.
 """
 
 import os
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -31,7 +32,7 @@ def make_store(path: Path) -> None:
 
 
 def main() -> None:
-    """Trains for three epochs; rank 0 makes the store and prints the loss."""
+    """Trains for three epochs; rank 0 makes the store, prints the loss, and removes the store."""
     dist.init_process_group("gloo")
     path = Path(tempfile.gettempdir()) / f"distributed-{os.environ['MASTER_PORT']}.ng"
     if dist.get_rank() == 0:
@@ -53,6 +54,9 @@ def main() -> None:
                 optimizer.step()
             if dist.get_rank() == 0:
                 print(f"epoch {epoch}: {batch.batch_size} seeds a rank, loss {loss.item():.3f}")
+    dist.barrier()
+    if dist.get_rank() == 0:
+        shutil.rmtree(path)
     dist.destroy_process_group()
 
 

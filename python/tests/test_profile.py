@@ -153,6 +153,6 @@ def test_json_is_the_report_alone_and_bad_names_are_said(path, capsys):
 
 
 def test_a_store_of_several_types_is_refused_without_naming_a_model(shop_path):
-    with pytest.raises(UnsupportedArgument, match="has 2 node types.*loader.stages") as caught:
+    with pytest.raises(UnsupportedArgument, match=r"has 2 node types.*loader\.stages") as caught:
         profiling.profile_training(shop_path, ["sage"], ["memory"], repeats=1, memory="64MB")
     assert "rgcn" not in str(caught.value)

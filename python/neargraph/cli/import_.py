@@ -150,8 +150,8 @@ def _show_plan(plan: GraphPlan, estimate: dict[str, Any]) -> None:
         ("format", plan.format),
         ("input edges", estimate["edges"]),
         ("node and edge data", most + size(estimate["tensor_bytes"])),
-        ("entries", estimate["entries"]),
-        ("topology", size(estimate["topology_bytes"])),
+        ("entries of neighbour lists", estimate["entries"]),
+        ("neighbour lists", size(estimate["topology_bytes"])),
         ("disk", most + size(estimate["disk_bytes"])),
         ("temporary files", size(estimate["temp_bytes"])),
         ("memory budget", size(estimate["memory_bytes"])),
@@ -174,6 +174,21 @@ def _show_notes(notes: list[dict[str, Any]]) -> None:
         typer.echo(f"note: {Note(**note)}")
 
 
+# The words of the report for people; `--json` has the names.
+_LABELS = {
+    "rows": "input edges",
+    "entries": "entries of neighbour lists",
+    "seconds": "time",
+    "topology_seconds": "... of neighbour lists",
+    "tensor_seconds": "... of node and edge data",
+    "hidden_share": "... both at the same time",
+    "publish_seconds": "... of syncing to the disk",
+    "temp_bytes": "temporary files, at most",
+    "temp_written_bytes": "temporary files, written in total",
+    "disk_bytes": "disk",
+    "peak_rss_bytes": "peak memory of the process",
+}
+
+
 def _label(key: str) -> str:
-    key = "time" if key == "seconds" else key.removesuffix("_bytes").removesuffix("_seconds")
-    return key.replace("_", " ")
+    return _LABELS.get(key, key.replace("_", " "))

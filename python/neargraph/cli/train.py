@@ -122,6 +122,7 @@ def _resume_run(folder: Path, changed: dict[str, Any], as_json: bool) -> None:
 
     run = RunFolder.open(folder).changed(**changed)
     with training_line(run.config.epochs, as_json) as line:
+        line.resumes(folder)
         result = resume(folder, **changed, watch=line, on_epoch=line.epoch)
     report = {"store": run.opening.store, "run": str(folder), "config": run.config.plain()}
     rows = _rows(run.opening.backend, result)

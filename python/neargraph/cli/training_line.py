@@ -1,13 +1,14 @@
 """One line on a terminal with the progress of training; above it, how rows are read and why.
 
 What must not live here: what is measured. The invariant: where stderr is not a terminal, there is
-one plain line for each epoch, and nothing else.
+one plain line for each epoch, and one for a run that is resumed.
 """
 
 import logging
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
@@ -45,10 +46,18 @@ class TrainingLine:
     def __init__(self, epochs: int, say: Callable[[str], None] | None = None) -> None:
         self._epochs, self._say = epochs, say
         self._now: Pass | None = None
+        self._resumed: Path | None = None
+
+    def resumes(self, folder: Path) -> None:
+        """Writes a line that says where the run of this folder continues, at its first pass."""
+        self._resumed = folder
 
     def __call__(self, now: "Pass") -> None:
         """Shows this pass from now on."""
         self._now = now
+        if self._resumed is not None and self._say is not None:
+            self._say(resume_line(self._resumed, now.phase, now.step, now.steps, self._epochs))
+        self._resumed = None
 
     def epoch(self, row: Mapping[str, Any]) -> None:
         """Writes the line of an epoch that has ended."""
@@ -80,6 +89,20 @@ def pass_line(now: Mapping[str, Any], epochs: int) -> str:
         what = " and ".join(doing) or "preparing"
         parts.append(f"{what} for {now['waiting_seconds']:.0f} s")
     return ", ".join(parts)
+
+
+def resume_line(folder: Path, phase: str, step: int, steps: int, epochs: int) -> str:
+    """The place at which a resumed run continues, in one line.
+
+    >>> resume_line(Path("runs/1"), "epoch 4", 20, 38, 6)
+    'resuming runs/1 in epoch 4 of 6, after 20 of 38 batches'
+    >>> resume_line(Path("runs/1"), "epoch 1", 0, 38, 6)
+    'resuming runs/1 at the beginning of epoch 1 of 6'
+    """
+    place = f"{phase} of {epochs}" if phase.startswith("epoch") else phase
+    if step:
+        return f"resuming {folder} in {place}, after {step:,} of {steps:,} batches"
+    return f"resuming {folder} at the beginning of {place}"
 
 
 def epoch_line(row: Mapping[str, Any], epochs: int) -> str:

@@ -103,9 +103,11 @@ class EpochLoader(ABC):
     def waits(self) -> Waits:
         """Returns the seconds that the stages have waited since the loader was created, by cause.
 
-        A wait that does not exist in a way of reading is 0. The stage that waits least is the
-        bottleneck. A stage adds up the times of its threads. Waits in the processes of
-        ``num_workers`` are not included.
+        A wait that does not exist in a way of reading is 0. The loader is a bottleneck only if
+        ``consumer`` is a large part of the elapsed time. Then the bottleneck is the stage that the
+        others wait for: sampling with ``plan_for_samples``, reading with ``gather_for_rows``. A
+        stage adds up the times of its threads. Waits in the processes of ``num_workers`` are not
+        included.
         """
         return cast(Waits, dict(self._source.sampler.core.waits()))
 

@@ -77,7 +77,8 @@ class Stages(TypedDict):
         read: Reading rows, or records of compiled epochs, ahead of their batches.
         gather: Copying rows into batches. Without look-ahead it also reads them.
         copy: Copying batches to pinned memory or to a device.
-        wait: The consumer waited for a batch.
+        wait: Time in which the training loop had no batch: `Waits.consumer`, and converting the
+            batch to PyG's object, with ``transform``.
     """
 
     load: float

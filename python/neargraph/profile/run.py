@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch_geometric.data import Data
 
-from neargraph.exceptions import NeargraphError
+from neargraph.exceptions import NeargraphError, UnsupportedArgument
 from neargraph.loader.sampler import NumpySampler
 from neargraph.store import Backend, Store
 from neargraph.store import open as open_store
@@ -124,8 +124,13 @@ def profile_training(
 
     Returns:
         An entry for each back end and model.
+
+    Raises:
+        UnsupportedArgument: The store has several node or edge types.
     """
     config = config or ProfileConfig()
+    with open_store(path, memory=memory) as store:
+        _check_types(store)
     found: list[ProfileEntry] = []
     for backend in backends:
         for model in models:
@@ -147,6 +152,16 @@ def profile_training(
                     if progress is not None:
                         progress(f"{backend} {model}", repeat + 1, repeats)
     return found
+
+
+def _check_types(store: Store) -> None:
+    """Rejects stores with several types, which none of the profiled models supports."""
+    if not store.schema.is_homogeneous:
+        raise UnsupportedArgument(
+            f"{store.path}: has {len(store.schema.node_types)} node types and "
+            f"{len(store.schema.edge_types)} edge types, but profiles are of stores with one of "
+            "each; measure your own loop with loader.stages() and loader.waits()"
+        )
 
 
 def profile_run(store: Store, settings: TrainConfig, config: ProfileConfig) -> ProfileRun:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -162,19 +161,6 @@ def collect(store: Store, edge_type: EdgeType, holdout: Holdout) -> dict[str, Co
             rows = [sources, targets, times] if holdout.by_time else [sources, targets]
             found[name].add(np.stack([row[chosen] for row in rows]), keys[chosen])
     return found
-
-
-def without_edges(store: Any, keep: Tensor, names: frozenset[str]) -> None:
-    """Removes edges of one edge type from a batch in place, and updates the counts per hop."""
-    count = store.edge_index.size(1)
-    for name in names & set(store.keys()):
-        value = store[name]
-        if torch.is_tensor(value) and name != "edge_index" and value.size(0) == count:
-            store[name] = value[keep]
-    store.edge_index = store.edge_index[:, keep]
-    if "num_sampled_edges" in store:
-        parts = torch.split(keep, list(store.num_sampled_edges))
-        store.num_sampled_edges = [int(part.sum()) for part in parts]
 
 
 class TrainingDegrees:

@@ -105,9 +105,13 @@ def check_combination(config: TrainConfig, schema: Schema, path: str) -> None:
         fit = (row for row in MODELS.items() if config.task in row[1].tasks)
         having = [name for name, row in fit if kind in row.stores]
         only = " (one node type and one edge type)" if model.stores == ("homogeneous",) else ""
+        by_time = ""
+        if model.loader == "temporal":
+            having = [name for name in having if MODELS[name].degrees == "none"]
+            by_time = " with temporal='last'"
         raise UnsupportedArgument(
             f"{path}: the model {config.model} needs a store that is {' or '.join(model.stores)}"
-            f"{only}, but this one is {kind}; use {', '.join(having)}"
+            f"{only}, but this one is {kind}; use {', '.join(having)}{by_time}"
         )
     fitting = samplers_of(config)
     if config.task not in model.tasks or not fitting:
@@ -152,6 +156,8 @@ def _check_directions(config: TrainConfig, schema: Schema, path: str) -> None:
             f"and {second}, but the edges {lists} have one direction; import again with "
             "`neargraph import --reverse`"
         )
+    if MODELS[config.model].loader == "temporal":
+        return
     if config.task == "link" and "bipartite" not in stores:
         raise UnsupportedArgument(
             f"{path}: the model {config.model} needs a store that is {' or '.join(stores)} (one "

@@ -19,12 +19,13 @@ from neargraph.loader.link import LinkNeighborLoader
 from neargraph.loader.neighbor import NeighborLoader
 from neargraph.loader.pinsage import HeldOutEdges, PinSAGELoader
 from neargraph.nn.decoders import DotDecoder, MLPDecoder
+from neargraph.nn.links import among, without_edges
 from neargraph.schema import EdgeType
 from neargraph.splits import SPLITS
 from neargraph.store import Store
 
 from ..config import TrainConfig
-from ..holdout import Holdout, TrainingDegrees, collect, edge_blocks, without_edges
+from ..holdout import Holdout, TrainingDegrees, collect, edge_blocks
 from ..models import sampler_of
 from ..objective import Prediction
 from ..ranking import Ranking
@@ -297,9 +298,9 @@ class LinkTask(Task):
                 codes = self._codes(edge_type, sources, targets, times)
                 keep = torch.from_numpy(codes == SPLITS["train"]).to(ends.device)
             if asked is not None:
-                keep &= ~_among(ends, asked, self._holdout.symmetric)
+                keep &= ~among(ends, asked, symmetric=self._holdout.symmetric)
             columns = {*_EDGE_COLUMNS, *(tensor.name for tensor in edge_type.tensors)}
-            without_edges(store, keep, frozenset(columns))
+            without_edges(store, keep, columns)
 
     def loss(self, prediction: Prediction) -> Tensor:
         """Returns the binary cross entropy of all scores, or BPR (Rendle et al., UAI 2009)."""
@@ -328,16 +329,3 @@ def _check(config: TrainConfig, loss: str) -> None:
             f"objective={config.objective!r} applies only to labels of nodes and graphs; leave it "
             "out"
         )
-
-
-def _among(ends: Tensor, asked: Tensor, symmetric: bool) -> Tensor:
-    """Returns which edges [2, e] are among the links [2, n]; if symmetric, in either direction."""
-    width = max(_top(ends), _top(asked)) + 1
-    keys = asked[0] * width + asked[1]
-    if symmetric:
-        keys = torch.cat([keys, asked[1] * width + asked[0]])
-    return torch.isin(ends[0] * width + ends[1], keys)
-
-
-def _top(ids: Tensor) -> int:
-    return int(ids.max()) if ids.numel() else 0
