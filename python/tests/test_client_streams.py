@@ -126,7 +126,7 @@ def test_streams_that_are_closed_early_make_room_for_others(client):
         assert next(batches, None) is None
     with pytest.raises(ng.NodeOutOfRange):
         next(client.sample([5, 300], FANOUTS, 16, **options))
-    with pytest.raises(ng.UnsupportedArgument, match="no seeds"):
+    with pytest.raises(ng.UnsupportedArgument, match="seeds is empty"):
         client.sample([], FANOUTS, 16)
 
 
