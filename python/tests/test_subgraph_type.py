@@ -137,9 +137,7 @@ def test_tensors_of_edges_that_come_from_another_type_are_refused(shop_store):
 
 
 def test_types_without_a_reverse_are_refused(hetero):
-    with pytest.raises(
-        ng.UnsupportedArgument, match="one edge type that is the reverse of"
-    ):
+    with pytest.raises(ng.UnsupportedArgument, match="one edge type that is the reverse of"):
         ng.NeighborLoader(hetero, [2], "paper", subgraph_type="bidirectional", attrs=["x"])
 
 
