@@ -169,7 +169,7 @@ Relabel = Annotated[
 NumNodes = Annotated[
     int | None,
     typer.Option(
-        help="Total number of nodes, if isolated nodes follow the largest id.",
+        help="Total number of nodes. Needed if nodes without edges have ids above the largest one in an edge.",
         rich_help_panel=_NODES,
     ),
 ]

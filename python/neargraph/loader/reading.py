@@ -103,8 +103,8 @@ class Reading:
             )
         if self.rows == "distribute" and self.two_phase is False:
             raise UnsupportedArgument(
-                "reading='distribute' samples batches first and writes to disk, which "
-                "two_phase=False forbids; leave one of them out"
+                "reading='distribute' writes rows to disk in a first phase, which two_phase=False "
+                "forbids; leave two_phase out, or use another reading"
             )
         if self.must_replay:
             does = f"reading={self._shown!r} reads compiled epochs from front to back"

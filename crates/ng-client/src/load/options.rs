@@ -45,8 +45,8 @@ pub struct Options {
     /// Name of the graph. Default: the only one.
     #[arg(long, default_value = "")]
     pub graph: String,
-    /// Address and model in one: neargraph:ADDRESS:MODEL, or peer:HOST:PORT-PORT for the PyG server
-    /// of the benchmarks.
+    /// Address and model in one: neargraph:ADDRESS:MODEL. For the PyG server in the repository's
+    /// benchmarks: peer:HOST:FIRST_PORT-LAST_PORT.
     #[arg(long)]
     pub to: Option<String>,
     /// Token that the server requires. Default: the variable NEARGRAPH_TOKEN, which `ps` does not
