@@ -169,7 +169,8 @@ Relabel = Annotated[
 NumNodes = Annotated[
     int | None,
     typer.Option(
-        help="Total number of nodes. Needed if nodes without edges have ids above the largest one in an edge.",
+        help="Total number of nodes. Needed if nodes without edges have ids above the largest id "
+        "in an edge.",
         rich_help_panel=_NODES,
     ),
 ]

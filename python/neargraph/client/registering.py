@@ -95,8 +95,8 @@ class Registering:
         """
         if (files is None) == (path is None):
             raise UnsupportedArgument(
-                "give either files= (a local model file) or path= (a model file in the directory of "
-                "the server)"
+                "give either files= (a local model file) or path= (a model file in the server's "
+                "directory)"
             )
         message: dict[str, Any] = {"model": model, "graph": graph, "prepare": prepare}
         message |= {"fanouts": list(fanouts or []), "output": output, "devices": list(devices)}
