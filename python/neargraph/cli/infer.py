@@ -28,10 +28,10 @@ def infer(
     store: StoreArgument,
     model: ModelArgument,
     out: _Out,
-    nodes: Annotated[str, typer.Option(help="Only all is supported.")] = "all",
+    nodes: Annotated[str, typer.Option(help="Nodes to compute. The only value is 'all'.")] = "all",
     memory: Memory = None,
     threads: Annotated[
-        int | None, typer.Option(help="Computing threads. Default: one for each core.")
+        int | None, typer.Option(help="Computing threads. Default: one for each core, at most 16.")
     ] = None,
     folder: Annotated[
         Path | None, typer.Option(help="Folder for intermediate tables. Default: STORE.infer.")

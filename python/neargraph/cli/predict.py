@@ -50,7 +50,7 @@ def predict(
     memory: Memory = None,
     prepare: Prepare = "metadata",
     threads: Annotated[
-        int | None, typer.Option(help="Threads of a request. Default: one for each core.")
+        int | None, typer.Option(help="Computing threads. Default: one for each core, at most 4.")
     ] = None,
     backend: Backend = "auto",
     recover: Recover = True,

@@ -116,7 +116,7 @@ def build_numpy(record: Any, state: Any) -> int | None:
         if len(state) == 8 and state[0] == 3 and state[2:] == plain and state[1] in _ORDERS:
             record.order = state[1]
             return 0
-        raise BadPickle("a dtype has fields, flags or a byte order of its own")
+        raise BadPickle("a dtype has fields, flags or an unknown byte order")
     if isinstance(record, ArrayRecord) and record.array is None and type(state) is tuple:
         record.array = _array(*state) if len(state) == 5 else None
         return None if record.array is None else int(record.array.nbytes)

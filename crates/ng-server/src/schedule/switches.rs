@@ -27,8 +27,8 @@ impl Default for Switches {
 /// Letters that switch nothing.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "{given:?} is not valid for scheduler: expected letters of G (groups requests), S (orders \
-         them), C (caches answers), or N (none)"
+    "{given:?} is not valid for scheduler: expected one or more of the letters G (group requests), \
+         S (order them) and C (cache answers), or N alone for none"
 )]
 pub struct BadSwitches {
     given: String,
