@@ -108,7 +108,7 @@ CASES: dict[str, tuple[str, bytes, str]] = {
     "a dtype whose state sets flags": (
         "ally",
         program(array(505, 4, kind=dtype("i8", "<", BAD_DTYPE), data=raw(b"\x41" * 16160))),
-        "fields, flags or a byte order",
+        "fields, flags or an unknown byte order",
     ),
     "a dtype whose state has fields": (
         "y",
