@@ -1,7 +1,7 @@
 """The tables of docs/reference/compatibility.md: the rows of each, and a function for every row.
 
-A test module makes a `Table` for each heading that it checks, registers its rows, and compares them
-with the page. Invariant: a row of the page has a function, and a function has a row.
+A test module makes a `Table` for each heading that it checks, registers its rows, and takes its two
+tests from `checks_of`. Invariant: a row of the page has a function, and a function has a row.
 """
 
 import re
@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
+import pytest
 from sampled import PLAIN, temporal_graph
 
 import neargraph as ng
@@ -55,6 +56,21 @@ class Table:
     def check_page(self) -> None:
         """Compares the names and cells with those of the page."""
         assert tables()[self.title] == {name: cells for name, (cells, _) in self.rows.items()}
+
+
+def checks_of(*group: Table) -> tuple[Callable[..., None], Callable[..., None]]:
+    """The tests of a module: each row by its function, and each table against the page."""
+    rows = [(table, name) for table in group for name in table.rows]
+
+    @pytest.mark.parametrize(("table", "name"), rows, ids=[name for _, name in rows])
+    def row(table, name, tmp_path, shop_path):
+        table.check(name, tmp_path, shop_path)
+
+    @pytest.mark.parametrize("table", group, ids=lambda table: table.title)
+    def page(table):
+        table.check_page()
+
+    return row, page
 
 
 def tables() -> dict[str, dict[str, tuple[str, ...]]]:

@@ -7,7 +7,7 @@ The second is that of neargraph's loader of the same name.
 import warnings
 
 import pytest
-from compatibility import Table, check_rows
+from compatibility import Table, check_rows, checks_of
 from sampled import PLAIN, temporal_graph
 
 import neargraph as ng
@@ -427,16 +427,4 @@ def graph_loader(one, _):
     assert not hasattr(ng, "DataLoader")
 
 
-TABLES = (NODES, LINKS, CLASSES)
-
-
-@pytest.mark.parametrize(
-    ("table", "name"), [(table, name) for table in TABLES for name in table.rows]
-)
-def test_a_row_of_the_table_is_right(table, name, tmp_path, shop_path):
-    table.check(name, tmp_path, shop_path)
-
-
-@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.title)
-def test_the_page_has_these_rows(table):
-    table.check_page()
+test_a_row_of_the_table_is_right, test_the_page_has_these_rows = checks_of(NODES, LINKS, CLASSES)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from compatibility import Table, check_rows
+from compatibility import Table, check_rows, checks_of
 from sampled import PLAIN, temporal_graph
 
 import neargraph as ng
@@ -456,16 +456,4 @@ def data_pipes(one, several):
     on_disk(one, several)
 
 
-TABLES = (PYG, LIGHTNING, DGL)
-
-
-@pytest.mark.parametrize(
-    ("table", "name"), [(table, name) for table in TABLES for name in table.rows]
-)
-def test_a_row_of_the_table_is_right(table, name, tmp_path, shop_path):
-    table.check(name, tmp_path, shop_path)
-
-
-@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.title)
-def test_the_page_has_these_rows(table):
-    table.check_page()
+test_a_row_of_the_table_is_right, test_the_page_has_these_rows = checks_of(PYG, LIGHTNING, DGL)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from compatibility import TITLES, Table, check_rows, tables
+from compatibility import TITLES, Table, check_rows, checks_of, tables
 from graphs import shop
 from sampled import PLAIN, epoch_of, temporal_graph
 
@@ -431,13 +431,7 @@ def test_directions_with_unequal_columns_are_joined_unless_edges_are_chosen_by_t
         store.sampler([2], subgraph_type="bidirectional")
 
 
-@pytest.mark.parametrize("name", LOADERS.rows)
-def test_a_row_of_the_table_is_right(name, tmp_path, shop_path):
-    LOADERS.check(name, tmp_path, shop_path)
-
-
-def test_the_page_has_these_rows():
-    LOADERS.check_page()
+test_a_row_of_the_table_is_right, test_the_page_has_these_rows = checks_of(LOADERS)
 
 
 def test_the_page_has_the_tables_of_the_tests():
