@@ -46,7 +46,7 @@ def table_of(devices: "Sequence[str] | Devices") -> "_core.Table":
         named = f"{unknown[0]!r} is not a valid device" if unknown else "no device is given"
         known = ", ".join((*NAMES, ONNXRUNTIME))
         raise UnsupportedArgument(
-            f"{named}; use {known}, or a neargraph.Devices for those of plug-ins"
+            f"{named}; use {known}, or neargraph.Devices for the devices of plug-ins"
         )
     return names
 

@@ -75,7 +75,7 @@ def svg(parts: dict[str, Any], colours: Literal["kind", "device"] = "kind") -> s
         UnsupportedArgument: It has more than `NODES_MAX` nodes.
     """
     if colours not in ("kind", "device"):
-        raise UnsupportedArgument(f"colours={colours!r} is not 'kind' or 'device'")
+        raise UnsupportedArgument(f"colours={colours!r} is not valid: expected 'kind' or 'device'")
     if len(parts["nodes"]) > NODES_MAX:
         raise UnsupportedArgument(
             f"the graph has {len(parts['nodes'])} nodes, and a picture shows at most "

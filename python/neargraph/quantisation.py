@@ -75,7 +75,7 @@ class Quantised:
 
     def table(self) -> str:
         """Returns the comparison as a table of text."""
-        head = ("", "nodes right", "largest difference", "bytes of weights", "time of a run")
+        head = ("", "correct nodes", "largest difference", "bytes of weights", "time of a run")
         rows = [head, *map(_row, self.measured)]
         widths = [max(len(row[at]) for row in rows) for at in range(len(head))]
         lines = ("  ".join(text.rjust(width) for text, width in zip(row, widths, strict=True))
@@ -177,7 +177,7 @@ def _narrow(
             "'fixed16'"
         )
     if data is None:
-        raise UnsupportedArgument(f"to={to!r} searches formats on data: give data=")
+        raise UnsupportedArgument(f"to={to!r} needs data on which to search formats: give data=")
     formats, loss, float_loss, runs = _core.search_formats(
         graph, data.inputs, int(bits[1]), rounds, data.labelled, progress
     )

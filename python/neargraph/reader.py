@@ -271,7 +271,9 @@ class Version(Reader):
         """
         owner = self.schema.node_type(node_type)
         if not owner.has_dictionary:
-            raise NameNotFound(f"node type {owner.name!r} was imported without string ids")
+            raise NameNotFound(
+                f"node type {owner.name!r} was imported without string ids; use its integer ids"
+            )
         return owner.index
 
     def scan(self, owner: NodeType, tensor: str) -> Iterator[tuple[int, NDArray[Any]]]:

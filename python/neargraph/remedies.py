@@ -26,7 +26,10 @@ _VALUES = (
     "memory",
     "threads",
 )
-_WITHOUT_OPTION = "it takes {size}, which a quarter of this machine's memory is not"
+_WITHOUT_OPTION = (
+    "the command needs at least {size}, which is more than a quarter of this machine's memory: use "
+    "a machine with more memory"
+)
 # By name: what the command line says, whose options become keywords in Python; or what Python says
 # and what the command line says, which is nothing where no command has a way.
 _WORDS: dict[str, str | tuple[str, str]] = {
@@ -34,16 +37,20 @@ _WORDS: dict[str, str | tuple[str, str]] = {
     "FreeMemory": "free memory, or open the store with a smaller budget",
     "SmallerBatches": ("use smaller batches or fanouts", "give a smaller --batch-size"),
     "DropBatches": ("drop the batches that you still keep", "give a smaller --batch-size"),
-    "MakeWritable": "make it possible to write there",
+    "MakeWritable": "make the store writable, with enough free disk space",
     "AnyBackend": ('use backend="auto"', "leave out --backend"),
     "ReadOnDemand": ('use reading="on_demand"', ""),
-    "Import": "check the path, or build one with `neargraph import`",
+    "Import": "check the path, or create the store with `neargraph import`",
     "Restore": "restore the store from a copy or import it again (`neargraph verify` lists all "
     "damage)",
-    "OpenCheckpoint": ("open the checkpoint with recover=False", "give --no-recover"),
-    "CloseOther": "wait for it to close the store, or send it your updates",
+    "OpenCheckpoint": (
+        "open the last checkpoint with recover=False",
+        "open the last checkpoint with --no-recover",
+    ),
+    "CloseOther": "wait until the other writer closes the store, or make your changes in that "
+    "process",
     "WaitLonger": ("raise busy_timeout=", "raise --busy-timeout"),
-    "ReplaceLater": "close the store there first, or import under another name",
+    "ReplaceLater": "close the other writer first, or import under another name",
     "Compile": "make them with `neargraph compile`",
     "CompileDirect": "make one with `neargraph compile STORE --layout direct`",
     "RecompileDirect": "compile it again with `neargraph compile STORE --layout direct "
@@ -57,15 +64,15 @@ _WORDS: dict[str, str | tuple[str, str]] = {
     "KeepReverse": "import the store again with `neargraph import --reverse`",
     "KeepEdgeIds": "import the store again with `neargraph import --edge-ids`",
     "StoreDense": (
-        "import the store again with dense=True, or keep what changes in a tensor of its own",
+        "import the store again with dense=True, or keep values that change in a separate tensor",
         "import the store again with `neargraph import --dense`",
     ),
     "NameNodes": "if the line is a header, give --header; if node ids are strings, give --strings",
     "ScaleTimes": "make times whole numbers with --time-scale, e.g. 1000",
-    "Relabel": "number only the ids that occur with --relabel",
+    "Relabel": "give --relabel, which numbers only the ids that occur",
     "KeepOneDirection": "leave out --undirected if the input has both directions, or keep one edge "
-    "between two nodes, whatever their times, with --unique",
-    "KeepOneOfEach": "keep one edge between two nodes, whatever their times, with --unique",
+    "per source and destination with --unique, which ignores times",
+    "KeepOneOfEach": "keep one edge per source and destination with --unique, which ignores times",
     "NarrowFeatures": "convert them with --x-dtype f32",
     "NameColumns": (
         'store a time and a weight with hints=TextHints(columns={"time": .., "weight": ..})',
@@ -78,20 +85,20 @@ _WORDS: dict[str, str | tuple[str, str]] = {
         "name the encoding of the text with --encoding, e.g. latin-1, cp1252 or utf-16",
     ),
     "ExportAgain": (
-        "export the model again with neargraph.export, which writes what the engine has",
-        "export the model again with neargraph.export of Python",
+        "export the model again with neargraph.export",
+        "export the model again in Python, with neargraph.export",
     ),
-    "CopyModel": "copy the model file again from where it is whole, or export it again",
-    "TrainAgain": "train the model again with a smaller learning rate, and export it then",
+    "CopyModel": "copy the model file again from an intact copy, or export the model again",
+    "TrainAgain": "train the model again with a smaller learning rate, then export it",
     "TypeInputs": (
         'give each input a type, as in create_in(name, "f32", ["nodes", 16])',
-        "save the graph with types of its inputs",
+        "save the graph with a type for each input",
     ),
     "GiveKernel": (
-        "give a function for it by kernels=, or run the model on a store",
+        "give a function for the operation with kernels=, or run the model on a store",
         "run the model on a store",
     ),
-    "ShowModel": "see what the model takes with `neargraph model FILE`",
+    "ShowModel": "list the inputs of the model with `neargraph model FILE`",
 }
 # The same of remedies that Python code below the faces gives, by `remedy`. Besides ``{size}``,
 # ``{option}`` stands for the option that the remedy names, and other braces for its other fields.
@@ -105,8 +112,8 @@ _PYTHON_WORDS: dict[str, str | tuple[str, str]] = {
     "OneFormat": "import them one by one, or name one format with --format",
     "NameStreamFormat": "name its format with --format text or --format table",
     "ReadPipe": (
-        "write it to a file first, or give an open binary stream",
-        "write it to a file first, or pipe it into `neargraph import -`",
+        "write the input to a file first, or give an open binary stream",
+        "write the input to a file first, or pipe it into `neargraph import -`",
     ),
     "NameEncoding": (
         'name its encoding with hints=TextHints(encoding="{encoding}")',
@@ -115,7 +122,7 @@ _PYTHON_WORDS: dict[str, str | tuple[str, str]] = {
     "CheckEncoding": "check the encoding that --encoding names",
     "NameFormat": "check the file, or name its format with --format or its encoding with "
     "--encoding",
-    "NameLayout": "name one file in it, or name its layout with --format",
+    "NameLayout": "name one file in it, or name its format with --format",
     "ReadAsText": (
         'read the file with format="text", which takes hints for columns, header and strings',
         "read the file with --format text, which takes --columns, --header and --strings",
@@ -157,7 +164,10 @@ _SERVER_WORDS: dict[str, tuple[str, str]] = {
         "check ca= and server_name= of tls=, and the certificate of the server",
         "check --ca and --server-name, and the certificate of the server",
     ),
-    "TLS_MISSING": ("leave out tls=: the server has no TLS", "leave out --ca: it has no TLS"),
+    "TLS_MISSING": (
+        "leave out tls=: the server has no TLS",
+        "leave out --ca: the server has no TLS",
+    ),
 }
 
 

@@ -81,8 +81,9 @@ class PygReader(Reader):
             AttributeError: Always. The message says where to apply a transform.
         """
         raise AttributeError(
-            f"a {type(self).__name__} is not data of PyG in memory; apply a transform to each "
-            "batch with transform= of a loader, or to the data before neargraph.from_pyg writes it"
+            f"a {type(self).__name__} is not a PyG data object in memory; apply a transform to "
+            "each batch with transform= of a loader, or to the data before neargraph.from_pyg "
+            "writes it"
         )
 
     node_stores = stores

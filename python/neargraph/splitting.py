@@ -151,7 +151,9 @@ def _check(
             f"splits; use index={count} for the next one"
         )
     if options.stratify and options.by != "random":
-        raise UnsupportedArgument(f"stratify=True cannot be combined with by={options.by!r}")
+        raise UnsupportedArgument(
+            f"stratify=True cannot be combined with by={options.by!r}; leave one of them out"
+        )
     if options.by not in ("random", "time", "degree"):
         raise UnsupportedArgument(f"by={options.by!r} is not valid: use random, time or degree")
     if options.by != "random" and any(t.name == "graph_id" for t in owner.tensors):
@@ -305,7 +307,7 @@ def _labels(owner: NodeType, name: str) -> TensorMeta:
             return tensor
     raise UnsupportedArgument(
         f"stratify=True needs one class for each node, but node type {owner.name!r} has no tensor "
-        f"{name!r} of int64; leave it out"
+        f"{name!r} of int64; leave out stratify=True"
     )
 
 
@@ -314,7 +316,7 @@ def _times(snap: Snapshot, owner: NodeType, name: str) -> str:
     if tensor.shape or tensor.dtype in ("bf16", "bool"):
         raise UnsupportedArgument(
             f"tensor {name!r} of {owner.name!r} is {tensor.dtype} {list(tensor.shape)}, not one "
-            "time for each node; name another one with time_attr="
+            "time for each node; name another tensor with time_attr="
         )
     return name
 

@@ -302,7 +302,7 @@ CASES: dict[str, tuple[str, bytes, str]] = {
     "no end": ("y", program(array(3, 4))[:-1], "not a Planetoid pickle"),
     "nothing on the stack": ("y", b".", "not a Planetoid pickle"),
     "a mark that is missing": ("y", program(b"t"), "not a Planetoid pickle"),
-    "values below a mark": ("y", program(b"K\x01(\x86"), "takes a value where there is none"),
+    "values below a mark": ("y", program(b"K\x01(\x86"), "takes a value from an empty stack"),
     "endless marks": ("y", program(b"(" * 200_000), "not a Planetoid pickle"),
     "a test node that is far away": ("test.index", b"506\n1000000000000\n", ""),
     "a test node twice": ("test.index", b"506\n506\n", "one node twice"),

@@ -79,7 +79,7 @@ def _flip(rows):
     ("name", "change", "place", "said"),
     [
         ("x", _zero, 40, "is all zeros"),
-        ("x", _swap, 9, "equals that of node {40}"),
+        ("x", _swap, 9, "equals the row of node {40}"),
         ("x", _flip, 40, "equals no other row"),
         ("x", lambda rows: rows[:-1], None, "rows for"),
         ("w", lambda rows: rows + 1, 0, "node-to-node.w of edge"),

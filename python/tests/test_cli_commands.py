@@ -165,7 +165,7 @@ def test_train_prints_accuracy_and_what_was_read(store, capsys):
 def test_doctor_says_what_it_found(tmp_path, capsys):
     code, out, _ = run("doctor", tmp_path, capsys=capsys)
     assert code == 0
-    for word in ("python", "torch", "backend", "memlock"):
+    for word in ("python", "torch", "back end", "memlock"):
         assert word in out
     facts = json.loads(run("doctor", tmp_path, "--json", capsys=capsys)[1])
     assert facts["probe"]["backend"]

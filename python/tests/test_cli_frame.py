@@ -13,6 +13,7 @@ from test_cli_commands import run
 
 import neargraph as ng
 from neargraph.cli import app, main, progress
+from neargraph.cli.app import _warning_line
 from neargraph.cli.commands import COMMANDS, GROUPS
 from neargraph.cli.progress import Lines, bars
 from neargraph.cli.settings import settings
@@ -182,8 +183,8 @@ def test_verbose_tells_back_end_reads_and_time_on_stderr(where, store, capsys):
     first, second, third = err.splitlines()
     assert first.startswith(f"{store}: ")
     assert "memory budget" in first
-    assert re.search(r"\d+ reads of .* used; budget peak", second)
-    assert re.fullmatch(r"\d+\.\d\d s", third)
+    assert re.search(r"in \d+ reads, .* used; budget peak", second)
+    assert re.fullmatch(r"time in total: \d+\.\d\d s", third)
     assert run("info", store, capsys=capsys)[1:] == (out, ""), "it is not kept"
 
 
@@ -197,6 +198,15 @@ def test_quiet_prints_no_notes(where, tmp_path, capsys):
     (tmp_path / "out.pt").unlink()
     code, out, _ = run(*(["-q", *words] if where == "before" else [*words, "-q"]), capsys=capsys)
     assert (code, "note:" in out, "Wrote" in out) == (0, False, True)
+
+
+def test_a_warning_of_the_package_is_one_line_and_others_are_as_in_python():
+    own, other = (
+        _warning_line(RuntimeWarning("files\nare removed"), RuntimeWarning, file, 3)
+        for file in (ng.__file__, "/none/torch.py")
+    )
+    assert own == "warning: files are removed\n"
+    assert other.startswith("/none/torch.py:3: RuntimeWarning: files")
 
 
 def test_verbose_and_quiet_exclude_each_other(store, capsys):

@@ -115,7 +115,7 @@ def test_neighbors_are_those_of_the_lists_with_ids_and_rows(paths, capsys):
     some = asked("neighbors", paths / "homo.ng", 7, "--limit", 2, capsys=capsys)["lists"][0]
     assert (some["count"], some["rows"]) == (len(expected), found["rows"][:2])
     assert (
-        f"{len(expected)} in-neighbours of 7, the first 20"
+        f"{len(expected)} in-neighbours of 7 (first 20 shown)"
         in run("neighbors", paths / "homo.ng", 7, capsys=capsys)[1]
     )
 

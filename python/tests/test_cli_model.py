@@ -39,10 +39,10 @@ def test_the_table_names_what_is_in_the_file(tmp_path):
     for words in (
         r"parameters +│ 80 ",
         r"weights +│ 320 B of f32",
-        r"operators +│ ONNX 20, ai.neargraph 1",
+        r"operator sets +│ ONNX 20, ai.neargraph 1",
         r"fanouts +│ \[25, 10\]",
         r"tensors of a batch +│ x, edge_index",
-        r"exported from schema +│ abc",
+        r"SHA-256 of the store's schema +│ abc",
         r"SHA-256 of model.onnx +│ [0-9a-f]{64}",
         r"edge_index +│ i64 +│ \[2, edges\]",
         r"out +│ f32 +│ \[nodes, 8\]",

@@ -240,11 +240,14 @@ neargraph_request_seconds_bucket{{method="Run",le="+Inf"}} {}
     shown = dict(top.rows(before, now, 2.0))
     assert shown["requests/s"] == "10"
     assert shown["p50, p99 of Run"] == "< 10 ms, 19.80 ms"
-    assert shown["shed/s"] == "-"
+    assert shown["shed requests/s"] == "-"
 
 
 def test_top_shows_the_depth_of_reads_that_were_made():
     text = "neargraph_reads_total {}\nneargraph_device_depth 4\n"
     quiet, busy = (top.Metrics(text.format(reads)) for reads in (100, 300))
     shown = [dict(top.rows(quiet, now, 2.0)) for now in (quiet, busy)]
-    assert [(rows["reads/s"], rows["device depth"]) for rows in shown] == [("0", "-"), ("100", "4")]
+    assert [(rows["reads/s"], rows["disk queue depth"]) for rows in shown] == [
+        ("0", "-"),
+        ("100", "4"),
+    ]

@@ -46,8 +46,8 @@ def path(tmp_path_factory):
     [
         (
             {"chosen": SCAN, "others": [DEALT], "consumer_s": 0.2},
-            "reading by scan, window 61: expected 52 ms of disk time per batch; distribution: "
-            "4.8 ms and 34 MB written; the training loop takes 200 ms",
+            "reading by scan, window 61: expected 52 ms of disk time per batch; distribution "
+            "would take 4.8 ms and write 34 MB; the training loop takes 200 ms",
         ),
         (
             {
@@ -63,8 +63,8 @@ def path(tmp_path_factory):
             },
             "reading by scan in two phases, window 130, instead of scan, window 61: expected "
             "31 ms of disk time per batch; measured before: 104 ms of reading and 20 ms of "
-            "sampling per batch; scan: 52 ms; the time of the training loop is not known yet; an "
-            "epoch writes at most 3.1 GB of temporary files in /scratch, which "
+            "sampling per batch; scan would take 52 ms; the time of the training loop is not known "
+            "yet; an epoch writes at most 3.1 GB of temporary files in /scratch, which "
             'temporary_writes="never" prevents',
         ),
         (

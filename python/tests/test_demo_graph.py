@@ -177,5 +177,5 @@ def test_planted_nodes_have_hubs_and_neighbours_of_their_class_and_say_it_in_the
 def test_sizes_of_a_planted_graph_that_cannot_be_are_refused():
     with pytest.raises(ValueError, match="at least 1"):
         plan_planted(0)
-    with pytest.raises(ValueError, match="classes at most the nodes"):
+    with pytest.raises(ValueError, match="num_classes at most num_nodes"):
         plan_planted(10, num_classes=11)

@@ -77,6 +77,6 @@ def test_a_graph_without_types_is_drawn_and_too_large_ones_are_refused(tmp_path)
     assert shapes(tmp_path / "a.svg")[2][:3] == ["x", "Relu", "y"]
     with pytest.raises(ng.UnsupportedArgument, match=f"at most {NODES_MAX}; print it as text"):
         chain(NODES_MAX).draw(tmp_path / "b.svg")
-    with pytest.raises(ng.UnsupportedArgument, match="is not 'kind' or 'device'"):
+    with pytest.raises(ng.UnsupportedArgument, match="expected 'kind' or 'device'"):
         chain(1).draw(tmp_path / "b.svg", colours="red")
     assert not (tmp_path / "b.svg").exists()

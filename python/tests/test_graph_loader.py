@@ -300,8 +300,8 @@ def test_only_node_tensors_with_the_prefix_and_masks_are_of_graphs(tmp_path):
 @pytest.mark.parametrize(
     ("nodes", "edges", "named"),
     [
-        (("y", "graph_y"), (), "'graph_y' becomes 'y'"),
-        (("graph_w",), ("w",), "'graph_w' becomes 'w'"),
+        (("y", "graph_y"), (), "'graph_y' becomes the attribute 'y'"),
+        (("graph_w",), ("w",), "'graph_w' becomes the attribute 'w'"),
         (("graph_edge_index",), (), "'edge_index'"),
         (("graph_n_id",), (), "'n_id'"),
         (("graph_graph_id",), (), "'graph_id'"),

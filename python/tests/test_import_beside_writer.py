@@ -94,7 +94,7 @@ def test_the_command_says_what_to_do_and_estimates_all_the_same(path, capsys):
         with pytest.raises(SystemExit) as refused:
             main(command)
         assert refused.value.code == 2
-        assert "close the store there first, or import under another name" in (
+        assert "close the other writer first, or import under another name" in (
             " ".join(capsys.readouterr().err.split())
         )
         with pytest.raises(SystemExit) as estimated:

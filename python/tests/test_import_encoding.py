@@ -102,12 +102,12 @@ WRONG = {
     "UTF-8 as latin-1": (
         text(EDGES).encode("utf-8-sig"),
         "latin-1",
-        "byte order mark of utf-8, which is not",
+        "byte order mark of utf-8, but is read as",
     ),
     "UTF-16 without a mark": (
         text(EDGES).encode("utf-16-be"),
         "utf-16",
-        r'no byte order mark.*encoding="utf-16-le or utf-16-be"',
+        r'utf-16-le \(little-endian\) or utf-16-be.*encoding="utf-16-le"',
     ),
     "UTF-16 unsaid": (text(EDGES).encode("utf-16-be"), None, "is binary, not text"),
 }

@@ -369,6 +369,15 @@ def test_a_plain_input_has_no_notes_and_passes_strict(case, tmp_path):
     assert report["notes"] == []
 
 
+def test_a_note_of_narrowed_rows_names_its_tensor_and_comes_once_for_each(tmp_path):
+    ids = {"id": [0, 1, 2], "x_0": [0.1, 0.2, 0.3]}
+    files = {"nodes_a.parquet": ids, "nodes_b.parquet": ids, "edges_a__to__b.parquet": EDGES}
+    notes = run(tables(files), tmp_path, tmp_path / "g.ng")["notes"]
+    assert [(n["code"], n["where"].removeprefix(str(tmp_path))) for n in notes] == [
+        ("narrowed", f", tensor 'x' of node type '{name}'") for name in "ab"
+    ]
+
+
 def test_the_command_prints_notes_and_strict_refuses(tmp_path):
     source, out = tmp_path / "in.txt", tmp_path / "g.ng"
     source.write_text("0 1 5\n1 1000 4\n")

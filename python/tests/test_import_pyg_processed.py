@@ -172,10 +172,10 @@ def test_graphs_without_features_take_their_sizes_from_num_nodes(tmp_path):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda d, s: s.__setitem__("x", torch.tensor([0, 3, 99])), "slices up to 99"),
-        (lambda d, s: s.__setitem__("x", torch.tensor([0, 16, 15])), "do not start at 0 or fall"),
-        (lambda d, s: s.__setitem__("edge_index", "all"), "not pointers"),
-        (lambda d, s: s.pop("y"), "slices up to none"),
+        (lambda d, s: s.__setitem__("x", torch.tensor([0, 3, 99])), "slices that end at 99"),
+        (lambda d, s: s.__setitem__("x", torch.tensor([0, 16, 15])), "at 0, or that decrease"),
+        (lambda d, s: s.__setitem__("edge_index", "all"), "not lists of integers"),
+        (lambda d, s: s.pop("y"), "rows, but no slices"),
         (lambda d, s: d["edge_index"].__setitem__((0, 0), 3), "edge 0 has node 3 of graph 0"),
         (lambda d, s: d["edge_index"].__setitem__((0, 0), -1), "edge 0 has node -1"),
         (lambda d, s: d.pop("edge_index"), "no edge_index"),

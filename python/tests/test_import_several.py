@@ -236,7 +236,7 @@ def test_the_copy_of_standard_input_is_reported(monkeypatch, tmp_path):
     (source,) = sources_of(["-"], None, lambda *of_phase: told.append(of_phase))
     assert source.read(1 << 20) == bytes(1 << 20)
     assert source.read(2 << 20) == bytes(2 << 20)
-    name = "copy standard input, bytes"
+    name = "bytes copied from standard input"
     assert told == [(name, 1 << 20, None), (name, 3 << 20, None)]
 
 

@@ -5,7 +5,7 @@ import pytest
 
 import neargraph as ng
 from neargraph.datasets import plan_generated
-from neargraph.importers import ImportOptions, parse_split, run_import
+from neargraph.importers import ImportOptions, TensorPlan, parse_split, run_import
 from neargraph.importers.split import split_chunks, split_counts
 
 
@@ -49,6 +49,15 @@ def test_an_import_writes_the_split_and_invents_none(tmp_path):
         parts = [store.split(name) for name in ("train", "val", "test")]
         assert [len(part) for part in parts] == [600, 200, 200]
         assert len(np.unique(np.concatenate(parts))) == 1000
+
+
+def test_a_type_that_has_splits_gets_no_other(tmp_path):
+    plan = plan_generated(100, 300, 8, 4)
+    codes = np.zeros(100, np.uint8)
+    plan.nodes[0].tensors.append(TensorPlan("split_0", "u8", (), lambda: iter([codes]), 100))
+    options = ImportOptions(split_sizes=(60, 20, 20))
+    with pytest.raises(ng.ImportFailed, match="splits of its own; leave out split_sizes="):
+        run_import(plan, tmp_path / "g.ng", options)
 
 
 def test_text_whose_nodes_are_only_known_at_the_end_can_be_split(tmp_path):

@@ -99,7 +99,10 @@ def test_string_columns_become_string_ids(tmp_path):
         ({"src": [0.5, 1.0], "dst": [0, 1]}, "node ids have dtype float64"),
         ({"src": [0, 1], "other": [0, 1]}, "no column for dst"),
         ({"src": [0, 1], "dst": [0, 1], "edge_id": [0, 2]}, "row 1 has edge id 2"),
-        ({"src": [0, 1], "dst": [0, 1], "v": [[1.0], [1.0, 2.0]]}, "row 1 is null or not 1 long"),
+        (
+            {"src": [0, 1], "dst": [0, 1], "v": [[1.0], [1.0, 2.0]]},
+            "its list does not have 1 values",
+        ),
     ],
 )
 def test_bad_tables_are_named_by_row(columns, message, tmp_path):

@@ -231,7 +231,7 @@ BAD = {
     ),
     "features of text": bad(
         [*EDGE, "--nodes", "a=n.csv", "--features", "a=city"],
-        "n.csv [city]: is string, and features are numbers; convert the column",
+        "n.csv [city]: has type string, but features must be numbers; convert the column",
         e="src,dst\n0,1\n",
         n="id,city\n0,Rome\n",
     ),
@@ -268,14 +268,14 @@ BAD = {
         e="src,dst\n0,1\n",
     ),
     "no edges": bad(["--nodes", "a=n.csv"], "--nodes needs a table of edges: --edges SRC,REL,DST"),
-    "two ways": bad([*EDGE, "e.csv"], "name files, or --nodes and --edges, not both"),
-    "no input": bad([], "name a file to read, or tables with --edges"),
-    "two names": bad(["--edges", "a,b=e.csv"], "'a,b' is not a valid edge type, expected e.g. "),
+    "two ways": bad([*EDGE, "e.csv"], "give either files or --edges (with --nodes), not both"),
+    "no input": bad([], "no input: name a file to read, or give tables with --edges"),
+    "two names": bad(["--edges", "a,b=e.csv"], "'a,b' is not a valid edge type of --edges, expect"),
     "no names": bad(["--edges", "e.csv"], "'e.csv' is not a valid value of --edges, expected e.g."),
     "no type": bad([*EDGE, "--nodes", "n.csv"], "'n.csv' is not a valid value of --nodes"),
     "columns of no table": bad(
         [*EDGE, "--columns", "has:src=0"],
-        "--columns has:src=0: 'has' names no table of --edges (a,to,b)",
+        "--columns has:src=0: 'has' names no table of --edges; expected one of a,to,b",
         e="src,dst\n0,1\n",
     ),
     "columns that are not": bad(
@@ -290,7 +290,9 @@ BAD = {
         "edge tables name their node types; leave out --bipartite",
         e="src,dst\n0,1\n",
     ),
-    "another format": bad([*EDGE, "--format", "npz"], "the format is given as npz; leave out"),
+    "another format": bad(
+        [*EDGE, "--format", "npz"], "cannot be read as the format npz; leave out"
+    ),
     "text": bad(
         ["--edges", "a,to,b=e.md"], "e.md: its name is not that of a table; rename it", md="0 1\n"
     ),
@@ -335,7 +337,7 @@ def test_a_folder_with_something_else_is_no_table(tmp_path):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"edges": {}}, "edges has no table"),
+        ({"edges": {}}, "edges= names no table"),
         ({"edges": {BUYS: "e.csv"}, "keys": {"user": "id"}}, "node type 'user' has no table"),
         ({"edges": {BUYS: "e.csv"}, "columns": {("a", "b", "c"): {}}}, "has no table"),
     ],

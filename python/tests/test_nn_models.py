@@ -223,7 +223,7 @@ def test_an_edge_after_the_time_of_its_seed_is_refused():
     batch["edge_time"][3] = 503
     with pytest.raises(UnsupportedArgument, match="3 later than the time of its seed"):
         model(**batch)
-    with pytest.raises(UnsupportedArgument, match=r"expected \[edges, 3\]"):
+    with pytest.raises(UnsupportedArgument, match=r"expected shape \[edges, 3\]"):
         TemporalGAT(6, 8, 4, edge_channels=3)(**temporal_batch())
 
 

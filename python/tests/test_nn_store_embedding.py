@@ -197,7 +197,9 @@ def test_a_checkpoint_that_cannot_be_gone_back_to_is_refused(store, tmp_path):
     train_store(emb, 6, 9)
     emb.flush()
     before = columns(store, "adagrad")
-    with pytest.raises(StateMismatch, match=r"restored to step 6, .* is of step 3; use the newest"):
+    with pytest.raises(
+        StateMismatch, match=r"restored only to step 6, .* of step 3; load the newest"
+    ):
         emb.load_state_dict(first)
     with pytest.raises(StateMismatch, match="optimizer='adagrad', but this one has 'sgd'"):
         StoreEmbedding(store, DIM, "node", optimizer="sgd").load_state_dict(first)
@@ -433,7 +435,11 @@ def test_a_recommender_learns_users_and_items_that_are_in_the_store_alone(tmp_pa
 def test_what_does_not_fit_is_refused_with_what_would(store):
     StoreEmbedding(store, DIM, "node", undo=False)
     for given, error, message in [
-        ({"dim": 5}, UnsupportedArgument, r"'emb' of 'node' has rows \[12\] of f32"),
+        (
+            {"dim": 5},
+            UnsupportedArgument,
+            r"'emb' of 'node' has dtype f32 and rows of shape \[12\]",
+        ),
         ({"dim": 0}, UnsupportedArgument, "dim must be 1 or more"),
         ({"node_type": "nobody"}, NameNotFound, "no node type 'nobody'"),
         ({"node_type": None}, NameNotFound, "a node type must be named"),

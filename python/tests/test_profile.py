@@ -131,7 +131,7 @@ def test_the_command_prints_the_tables_and_writes_them(path, tmp_path, capsys):
     more = ("--repeats", 2, "--epochs", 1, "--backends", "memory,mmap", "--out", tmp_path / "out")
     code, out, err = run(path, *more, capsys=capsys)
     assert (code, err) == (0, "")
-    assert out.index("One file from the disk") < out.index("memory: the machine")
+    assert out.index("Loading one file from the disk") < out.index("memory: use of the machine")
     assert "mmap: training loop" in out
     report = json.loads((tmp_path / "out/profile.json").read_text())
     assert [(e["backend"], e["model"]) for e in report["training"]] == [

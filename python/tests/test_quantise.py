@@ -166,7 +166,7 @@ def test_what_does_not_fit_is_named_and_nothing_is_written(model_file, tmp_path)
         assert not target.exists()
 
     refused(UnsupportedArgument, "to='int4' is not valid", to="int4")
-    refused(UnsupportedArgument, "searches formats on data", to="fixed8", data=None)
+    refused(UnsupportedArgument, "needs data on which to search formats", to="fixed8", data=None)
     refused(UnsupportedArgument, "data has no 'x'", data={"edge_index": data["edge_index"]})
     whole = data | {"x": data["edge_index"]}
     refused(UnsupportedArgument, "'x' is int64, expected float32", data=whole)
@@ -219,7 +219,7 @@ def test_the_command_prints_both_and_reads_a_store(model_file, tmp_path, capsys)
         main(
             ["quantise", str(model_file), str(tmp_path / "b.ngm"), "--data", str(tmp_path / "g.ng")]
         )
-    assert "nodes right" in capsys.readouterr().out
+    assert "correct nodes" in capsys.readouterr().out
     with ng.open(tmp_path / "g.ng") as store:
         found = ng.quantise(model_file, tmp_path / "c.ngm", data=store).measured
     assert [row.right for row in found] == [row["right"] for row in said["measured"]]

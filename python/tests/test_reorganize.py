@@ -74,7 +74,7 @@ def test_the_command_reorders_and_every_batch_stays(tmp_path):
         assert np.array_equal(store.snapshot().features(None, ids), data.x[ids])
         assert np.array_equal(store.snapshot().split("train"), np.flatnonzero(data.train_mask))
     shown = RUN(app, ["reorganize", str(path), "--fanouts", "4,4", "--batch-size", "20"]).output
-    assert all(text in shown for text in ["pages a batch", "Reorganised"])
+    assert all(text in shown for text in ["pages per batch", "Reorganised"])
     assert "reordered" in RUN(app, ["info", str(path)]).output
     assert RUN(app, ["compact", str(path)]).exit_code == 0
     assert same(batches(path, "on_demand"), expected)

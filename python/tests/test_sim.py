@@ -219,7 +219,7 @@ def test_what_does_not_exist_is_said_with_what_does():
         ({"seed": -1}, "seed is -1; use"),
         ({"batch_size": 1.5}, "batch_size is 1.5; use a whole number"),
         ({"batch_size": "many"}, "batch_size is 'many'; use a whole number"),
-        ({"fanouts": []}, "expected 1 to 16, one per hop"),
+        ({"fanouts": []}, "expected 1 to 16 numbers, one per hop"),
         ({"fanouts": [2.5]}, "fanouts is 2.5; use a whole number"),
         ({"hidden": 2**40}, "hidden is 1099511627776; use a whole number from 1 to 65536"),
         ({"hidden": 0}, "hidden is 0; use"),

@@ -121,7 +121,7 @@ def test_the_simplest_within_five_percent_is_recommended():
     found = answered(here, uring, step("BG-1", 900.0), step("BG-2", 1000.0))
     assert found.recommended == "BG-2"
     assert "The fastest simpler choice, BG-1, reaches 90 % of its rate." in found.words()
-    assert "The recommendation is the same for both." in found.words()
+    assert "The recommendation is the same for both kinds of flash." in found.words()
     found = answered(here, step("CC-uring", 104.0))
     assert found.recommended == "this host"
     assert "Buy nothing: this host is within 5 %" in found.words()
@@ -199,7 +199,7 @@ def test_a_graph_known_by_its_counts_has_a_modelled_loader(trace):
     assert found.seconds == found.on_host(HOST)
     assert found.targets == 128
     bare = ng.sim.Trace(trace.core, {k: v for k, v in trace.about.items() if k != "num_nodes"})
-    with pytest.raises(UnsupportedArgument, match="does not have the size of its graph"):
+    with pytest.raises(UnsupportedArgument, match="does not contain the size of its graph"):
         ng.sim.what_would_it_buy(bare, HOST)
 
 

@@ -190,12 +190,12 @@ def test_the_page_leads_with_the_answer_and_needs_nothing_else(page):
     found = Page(page.read_text())
     words = "".join(found.words)
     marks = ["What should I buy?", *answer.to_buy(), "What would it gain?", *answer.gains()]
-    marks += ["What does that depend on?", *answer.dependence(), "From this host"]
-    marks += ["Sensitivities", "Simulated devices", "What this leaves out", "command: "]
+    marks += ["What does the gain depend on?", *answer.dependence(), "From this host"]
+    marks += ["Sensitivities", "Simulated devices", "What the simulation leaves out", "command: "]
     marks += ["seeds: 0, 1", "features_beside_lists", "Glossary"]
     places = [words.index(mark) for mark in marks]
     assert places == sorted(places)
-    assert "not measured: these figures" not in words
+    assert "This host was not measured" not in words
     assert "ppi & <b>" in words
     assert "/data/<b>" in words
     assert {"b", "script", "link"}.isdisjoint(found.tags)

@@ -114,12 +114,12 @@ def test_how_a_store_was_imported_comes_back(options, unique, tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"undirected": "yes"}, "not what an export writes"),
-        ({"inline": ["x"]}, "not what an export writes"),
-        ({"more": 1}, "not what an export writes"),
-        ({"num_edge_ids": 9}, "edge id .* of 9 edge ids"),
+        ({"undirected": "yes"}, "the entry neargraph is not valid"),
+        ({"inline": ["x"]}, "the entry neargraph is not valid"),
+        ({"more": 1}, "the entry neargraph is not valid"),
+        ({"num_edge_ids": 9}, "edge id .*, but num_edge_ids is 9"),
         ({"undirected": True}, "lacks the other direction"),
-        ("twice", "more often than its edge"),
+        ("twice", "occurs more than once"),
         ("missing", "no feature edge_id"),
     ],
 )

@@ -98,7 +98,7 @@ def test_a_folder_says_what_was_left_to_the_run(whole):
         ("temporal", "off"),
     ):
         assert result.resolved[name] == found
-        assert f"{name}: auto  # here: {found}" in settings
+        assert f"{name}: auto  # in this run: {found}" in settings
         assert f"<td>{name}</td><td>auto ({found})</td>" in report
     assert json.loads((out / "result.json").read_text())["resolved"] == result.resolved
 
@@ -392,11 +392,11 @@ def test_resuming_takes_another_memory_and_back_end_and_records_them(path, tmp_p
         (["--fanouts", 0], "--fanouts are [0]; use counts"),
         (["--task", "link", "--loss", "bpr"], "--loss bpr compares a link with negatives of its"),
         (["--model", "temporal", "--task", "link", "--temporal", "off"], "use --temporal last or"),
-        (["--sampler", "saint-node", "--coverage", 3], "with which --coverage 3 counts edges"),
+        (["--sampler", "saint-node", "--coverage", 3], "edge ids (for --coverage 3)"),
         (["--val-after", 3, "--task", "link"], "--val-after is given without --test-after"),
         (["--objective", "multi-label"], "use --objective regression or --objective single-label"),
-        (["--split-index", 3], "--split-index 3 is not one of 'node', which has 0"),
-        (["--save-steps", 3], "--save-steps 3 has no effect where no training state"),
+        (["--split-index", 3], "--split-index 3 is not a split of node type 'node'; use 0"),
+        (["--save-steps", 3], "--save-steps 3 has no effect without a training state"),
         (["--out", "a", "--state", "b"], "leave --state out"),
         (["--task", "link", "--target", "a,b,c"], "name one as --target, such as"),
     ],

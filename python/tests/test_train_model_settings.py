@@ -112,7 +112,7 @@ def test_statistics_of_batches_are_part_of_a_checkpoint(plain, tmp_path):
             {"task": "graph", "fanouts": (-1,), "holdout": (5.0, 5.0)},
             "applies only to stores without a split",
         ),
-        ({"norm": "batch", "fanouts": (4,)}, "with a hidden layer: give several fanouts"),
+        ({"norm": "batch", "fanouts": (4,)}, "with a hidden layer, which needs several fanouts"),
     ],
 )
 def test_a_setting_that_would_be_ignored_is_refused(plain, settings, message):

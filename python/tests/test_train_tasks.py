@@ -338,9 +338,9 @@ def test_times_cut_links_where_they_are_given():
         ({"sampler": "shadow", "task": "link"}, "does not support the sampler shadow"),
         ({"model": "hetero-sage"}, "this one is homogeneous"),
         ({"metrics": ("mrr",)}, "not a metric of classes"),
-        ({"loss": "mse"}, "is not for classes"),
+        ({"loss": "mse"}, "does not support objective='single-label'; use cross"),
         ({"task": "link", "loss": "bpr"}, "use negatives='triplet'"),
-        ({"task": "link", "loss": "mse"}, "is not for links"),
+        ({"task": "link", "loss": "mse"}, "loss='mse' does not support the task link"),
         ({"task": "link", "objective": "regression"}, "leave it out"),
         ({"task": "link", "test_after": 3}, "have no times"),
         ({"objective": "multi-label"}, "labels other than 0 and 1"),
@@ -515,7 +515,9 @@ def test_settings_that_go_by_validations_need_known_labels_there(tmp_path, setti
 
 
 def test_a_split_that_is_not_there_is_refused_with_those_that_are(plain, tmp_path):
-    with pytest.raises(ng.NameNotFound, match="split_index=3 is not one of 'node', which has 0;"):
+    with pytest.raises(
+        ng.NameNotFound, match="split_index=3 is not a split of node type 'node'; use 0"
+    ):
         run(plain, split_index=3)
-    with pytest.raises(ng.NameNotFound, match="no node tensor 'y'; import labels"):
+    with pytest.raises(ng.NameNotFound, match="has no tensor 'y'; import labels"):
         run(graph_store(tmp_path / "g.ng"))

@@ -70,8 +70,8 @@ def test_a_line_has_the_rates_and_what_is_waited_for(changes, line):
 @pytest.mark.parametrize(
     ("useful", "read", "tail"),
     [
-        (5_000_000, 9_000_000, ", 90 % hits, read 9 MB for 5 MB"),
-        (53_900, 0, ", 90 % hits, read 0 B for 53.9 kB"),
+        (5_000_000, 9_000_000, ", 90 % hits, 9 MB read, 5 MB used"),
+        (53_900, 0, ", 90 % hits, 0 B read, 53.9 kB used"),
         (0, 0, ""),
     ],
 )

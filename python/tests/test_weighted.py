@@ -87,9 +87,9 @@ def test_a_weight_that_nothing_can_be_drawn_by_is_named(tmp_path):
     with ng.open(path, memory="64MB") as store:
         sampler = ng.NumpySampler(store, [3], method="weighted", attrs=[])
         sampler.sample([8])
-        with pytest.raises(ng.UnsupportedArgument, match="of the list of node 7 under") as caught:
+        with pytest.raises(ng.UnsupportedArgument, match="into node 7, position") as caught:
             sampler.sample([7])
-        assert "weight -2 at" in str(caught.value)
+        assert "weight -2 is" in str(caught.value)
         assert "not a valid weight" in str(caught.value)
 
 

@@ -362,7 +362,7 @@ fn fits(wanted: &[Dim], found: &[Dim]) -> bool {
 fn expect(given: Given, wanted: Option<&TensorType>, dtype: Dtype) -> Result<Given, String> {
     match wanted {
         Some(wanted) if wanted.dtype != dtype => Err(format!(
-            "it is {} in the store, and the model expects {}",
+            "the engine provides it as {}, and the model expects {}",
             dtype.name(),
             wanted.dtype.name()
         )),

@@ -55,8 +55,8 @@ pub enum EngineError {
     },
     /// The lists and rows that are to be held in memory do not fit.
     #[error(
-        "the lists and rows that the model reads need {}, but only {} of the memory budget are \
-         free",
+        "the neighbour lists and rows that the model reads need {}, but only {} of the memory \
+         budget are free",
         format_bytes(*wanted_bytes), format_bytes(*free_bytes)
     )]
     TooLarge {

@@ -31,7 +31,7 @@ impl Engine {
         }
         let lists = match (pinned.has_lists(false), pinned.has_lists(true)) {
             (true, _) => "in memory",
-            (false, true) => "in memory for single nodes, except for changed nodes",
+            (false, true) => "in memory if each node has its own subgraph, except changed lists",
             (false, false) => "read from the store",
         };
         let _ = writeln!(out, "neighbour lists: {lists}");

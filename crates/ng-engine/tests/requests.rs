@@ -353,7 +353,7 @@ fn lists_in_memory_outlive_commits() {
         assert!(engine.refresh(store.snapshot()).expect("refreshed"));
         assert_eq!((engine.ready(), engine.prepared()), (1.0, Some(Ok(()))));
     }
-    assert!(engine.explain().contains("except for changed nodes"), "{}", engine.explain());
+    assert!(engine.explain().contains("except changed lists"), "{}", engine.explain());
     counts.take();
     let far: Vec<u64> = (100..140).collect();
     engine.each(&far, 3).expect("answer");

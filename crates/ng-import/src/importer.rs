@@ -275,11 +275,11 @@ num_nodes"
         let wrong = if taken {
             "it is declared twice"
         } else if strings(&spec.source) != strings(&spec.destination) {
-            "the nodes of one end have string ids, those of the other do not"
+            "the nodes of one end have string ids, but those of the other do not"
         } else if spec.undirected && !same_ends {
             "it cannot be undirected, because its ends have different node types"
         } else if spec.self_loops != SelfLoops::Keep && !same_ends {
-            "it has no self loops, because its ends have different node types"
+            "it has no self loops to add or remove, because its ends have different node types"
         } else if spec.self_loops == SelfLoops::Add && spec.time {
             "self loops cannot be added, because they would have no time"
         } else {

@@ -58,8 +58,8 @@ impl Importer {
         if num_nodes > ends && ends > 0 {
             let idle = num_nodes - ends;
             let message = format!(
-                "the largest id makes {num_nodes} nodes, but the edges can touch at most {ends} of \
-                 them"
+                "the largest id implies {num_nodes} nodes, but the edges can touch at most {ends} \
+                 of them"
             );
             self.add_note(Note::new("sparse-ids", idle, place, message).with(Remedy::Relabel));
         } else if least != u64::MAX && least > 0 {
@@ -76,8 +76,9 @@ impl Importer {
         let (place, spec) = (edge_type.place(), &edge_type.spec);
         let Repeats { kept, removed, entries } = repeats;
         if removed > 0 {
-            let message =
-                format!("{removed} of {entries} entries repeat the ends of another; one was kept");
+            let message = format!(
+                "{removed} of {entries} entries were removed, because another has the same ends"
+            );
             self.add_note(Note::new("duplicates-removed", removed, place, message).requested());
             return;
         }
@@ -86,16 +87,17 @@ impl Importer {
         }
         let time = if spec.time { " and time" } else { "" };
         if spec.undirected {
-            let all = if kept * 2 == entries { ", which is every edge" } else { "" };
+            let all = if kept * 2 == entries { " (every edge occurs twice)" } else { "" };
             let message = format!(
-                "{kept} of {entries} entries repeat the ends{time} of another{all}: the input \
+                "{kept} of {entries} entries have the same ends{time} as another{all}: the input \
                  lists edges in both directions or twice"
             );
             let note = Note::new("doubled-edges", kept, place, message);
             self.add_note(note.with(Remedy::KeepOneDirection));
         } else {
-            let message =
-                format!("{kept} of {entries} edges repeat the ends{time} of another and are kept");
+            let message = format!(
+                "{kept} of {entries} edges have the same ends{time} as another and are kept"
+            );
             let note = Note::new("parallel-edges", kept, place, message);
             self.add_note(note.with(Remedy::KeepOneOfEach));
         }

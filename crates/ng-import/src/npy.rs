@@ -241,7 +241,7 @@ impl Header {
             Some(after.trim_start())
         };
         let descr = value("descr").and_then(|v| v.strip_prefix('\'')?.split_once('\''));
-        let (descr, _) = descr.ok_or("the header has no simple type")?;
+        let (descr, _) = descr.ok_or("the header has no type, or a structured one")?;
         let int = match descr {
             "<i4" => Int::I32,
             "<i8" => Int::I64,
@@ -291,7 +291,7 @@ mod tests {
         check(&good.replace("<i8", ">i8"), Err("integers"));
         check(&good.replace("(10, 2)", "(10, x)"), Err("shape"));
         check(&good.replace("shape", "shade"), Err("no shape"));
-        check("", Err("no simple type"));
+        check("", Err("no type, or a structured one"));
         assert!(Header::decode(b"\x93NUMPY\x01\x00\xFF\xFFabc").is_err());
         assert!(Header::decode(b"PK").is_err());
     }

@@ -182,7 +182,7 @@ fn for_each_row(
             if !(0..i128::from(num_columns)).contains(&column) {
                 return bad(
                     row,
-                    format!("column {column} is not below the {num_columns} columns of a row"),
+                    format!("column {column} is out of range: rows have {num_columns} columns"),
                 );
             }
             entries.push((column as u32, values.map_or(1.0, |values| values[at])));

@@ -194,8 +194,8 @@ impl Importer {
         let range = open.narrow.as_mut().and_then(|narrow| narrow.range.as_mut());
         let range = range.filter(|_| open.writer.is_none());
         let spec = &open.spec;
-        let range =
-            range.ok_or_else(|| wrong(spec, "it does not need measured rows, or has them"))?;
+        let range = range
+            .ok_or_else(|| wrong(spec, "rows are measured only for int8 and before a push"))?;
         range.add_rows(rows).map_err(|misfit| {
             wrong(
                 spec,

@@ -74,8 +74,8 @@ fn columns_must_fit_the_edge_type() {
 fn ids_that_no_node_has_are_refused_with_their_row() {
     let cases: [(&[i64], &str); 4] = [
         (&[1, 2, -3], "row 2: source -3 is negative"),
-        (&[1, 5, -3], "row 1: source 5 is not below num_nodes = 5"),
-        (&[1 << 40], "row 0: source 1099511627776 is not below num_nodes = 5"),
+        (&[1, 5, -3], "row 1: source 5 is not below the number of nodes, 5"),
+        (&[1 << 40], "row 0: source 1099511627776 is not below the number of nodes, 5"),
         (&[i64::MIN], "is negative"),
     ];
     for (sources, expected) in cases {

@@ -82,7 +82,7 @@ fn rows_come_with_their_zeros_or_as_csr_in_any_order_and_are_the_same() {
         .unwrap();
     import.push_csr_rows(given, csr(&[7, 9, 10], &[3, 0, 2], Some(&[4.0, f32::NAN, 1.0]))).unwrap();
     for (chunk, expected) in [
-        (csr(&[0, 1], &[4], None), "row 4: column 4 is not below the 4 columns of a row"),
+        (csr(&[0, 1], &[4], None), "row 4: column 4 is out of range: rows have 4 columns"),
         (csr(&[0, 1], &[-1], None), "row 4: column -1"),
         (csr(&[0, 2, 1], &[1], None), "row 4: indptr decreases"),
         (csr(&[0, 2, 0, 1], &[1], None), "row 4: indptr decreases"),

@@ -122,13 +122,13 @@ fn every_defect_is_named_with_its_line() {
     );
     says("1 2\n3 4 5\n", &plain, "line 2: 3 columns");
     says("# c\n\n1,2\n3,\n", &plain, "line 4: an id is missing; the line is \"3,\"");
-    says("1\n", &plain, "line 1: column 1 is needed, but the line has 1 columns");
+    says("1\n", &plain, "line 1: column 1 is needed (counted from 0), but the line has 1 columns");
     says("1 -2\n", &plain, "line 1: id \"-2\" is negative");
     says("1 2.5\n", &plain, "line 1: id \"2.5\" is not a whole number");
     says("1 1e3\n", &plain, "id \"1e3\" is not a whole number");
     says("id1,id2\n1,2\n", &plain, "line 1: \"id1\" is not a number");
-    says("1 2\n1 10\n", &plain, "line 2: destination 10 is not below num_nodes = 10");
-    says("10 1\n", &plain, "line 1: source 10 is not below num_nodes = 10");
+    says("1 2\n1 10\n", &plain, "line 2: destination 10 is not below the number of nodes, 10");
+    says("10 1\n", &plain, "line 1: source 10 is not below the number of nodes, 10");
     says("1 99999999999999999999999\n", &plain, "is too large");
     says("1 2\n\"3,4\n", &plain, "line 2: ");
     says("1,2\n3,\"4\n", &plain, "line 2: a quote is not closed");

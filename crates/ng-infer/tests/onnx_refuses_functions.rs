@@ -88,7 +88,7 @@ fn attributes_of_functions_are_declared_once_and_before_they_are_referred_to() {
     twice.attribute_proto = vec![attribute("a", 2)];
     check(&[twice], &["function \"A\"", "the attribute \"a\" twice"]);
     let default = FunctionProto { attribute_proto: vec![reference], ..function("f", "A") };
-    check(&[default], &["function \"A\"", "\"a\" that refers to \"b\""]);
+    check(&[default], &["function \"A\"", "\"a\" whose default value refers to \"b\""]);
 }
 
 #[test]

@@ -263,7 +263,7 @@ fn a_shape_without_its_elements_is_refused() {
         (&[usize::MAX, WIDTH], Data::F32(&[]), "does not match 0 elements"),
         (&[3, WIDTH], Data::Rows(table), "the shape [3, 6] does not match 2 elements"),
         (&[], Data::Rows(table), "the rows have no dimensions"),
-        (&[2], Data::F32(&[0.0; 2]), "expected 2 dimensions, found [2]"),
+        (&[2], Data::F32(&[0.0; 2]), "expected 2 dimensions, found shape [2]"),
         (&[1, 5], Data::F32(&[0.0; 5]), "axis 1 has length 5, expected 6"),
         (&[1, WIDTH], Data::I64(&[0; WIDTH]), "expected f32, found i64"),
     ] {

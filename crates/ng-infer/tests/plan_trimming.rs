@@ -142,13 +142,15 @@ fn hops_that_do_not_fit_are_refused() {
     let trimmed = plan(&dfg, &options(true, true));
     assert_eq!(trimmed.counted_nodes().collect::<Vec<_>>(), ["nodes"]);
     let one = [nodes - 1];
-    let words = format!("hops of \"nodes\": [{}] do not add up to the {nodes} nodes", nodes - 1);
+    let counts = nodes - 1;
+    let words =
+        format!("hops of \"nodes\": the counts [{counts}] do not add up to the {nodes} nodes");
     refused(&trimmed, &[("nodes", &one)], &words);
     refused(&trimmed, &[("nodes", &[usize::MAX, 1])], "do not add up to the");
     refused(
         &trimmed,
         &[("pages", &[nodes])],
-        "hops of \"pages\": the graph has no such nodes; it has [\"nodes\"]",
+        "hops of \"pages\": the graph has no node count of this name; it has [\"nodes\"]",
     );
     refused(&trimmed, &[("nodes", &[nodes]), ("nodes", &[nodes])], "are given twice");
     let whole = plan(&dfg, &options(true, false));
@@ -167,5 +169,5 @@ fn a_batch_that_is_not_in_hop_order_is_an_error_and_not_another_result() {
         hops: vec![2, 2, 2],
     };
     let error = run(&trimmed, &batch, true).expect_err("is refused").to_string();
-    assert!(error.contains("index 5 at place 0 is out of range: there are 4"), "{error}");
+    assert!(error.contains("index 5 at place 0 is out of range: expected less than 4"), "{error}");
 }

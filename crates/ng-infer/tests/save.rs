@@ -169,7 +169,7 @@ fn what_cannot_be_saved_is_named() {
             let made = dfg.create_op(Op::BatchPre, &copy)?;
             dfg.create_out("y", made[1])
         },
-        "node 2: BatchPre cannot be written as ONNX: its nodes must be an input",
+        "node 2: BatchPre cannot be written as ONNX: its node ids must be an input",
     );
 }
 

@@ -217,7 +217,7 @@ fn elements_that_cannot_move() {
     );
     let long = [x.clone(), i64s(&[1, 4], &[0; 4])];
     refused(Op::GatherElements { axis: 0 }, &long, "length 4 along axis 1, more than 3");
-    refused(Op::Tile, &[x.clone(), i64s(&[1], &[1])], "got 1 numbers for 2 axes");
+    refused(Op::Tile, &[x.clone(), i64s(&[1], &[1])], "got 1 repeats for 2 axes");
     refused(Op::Reshape { allow_zero: false }, &[x.clone(), i64s(&[2], &[-2, -3])], "negative");
     refused(Op::Unsqueeze, &[x.clone(), i64s(&[2], &[0, 0])], "contains an axis twice");
     refused(Op::Slice, &[x.clone(), one(0), one(1), one(0), one(0)], "a step is 0");
@@ -363,7 +363,7 @@ fn lists_of_edges_keep_the_order_of_each_destination() {
     check(Op::EdgeLists, &[none.clone(), none.clone(), i64s(&[1], &[2])], i64s(&[3], &[0; 3]));
     check(Op::EdgeLists, &[none.clone(), none.clone(), i64s(&[], &[0])], i64s(&[1], &[0]));
     let edges = |size| [sources.clone(), destinations.clone(), i64s(&[], &[size])];
-    refused(Op::EdgeLists, &edges(2), "index 2 at place 0 is out of range: there are 2");
+    refused(Op::EdgeLists, &edges(2), "index 2 at place 0 is out of range: expected less than 2");
     refused(Op::EdgeLists, &edges(-1), "-1 is not a valid count");
     refused(Op::EdgeLists, &[sources, none, i64s(&[], &[3])], "differ in number: 5 and 0");
 }
@@ -435,7 +435,8 @@ fn pairs_of_rows_of_edges() {
     let error = error.expect_err("does not fit").to_string();
     assert!(error.contains("Less does not return numbers"), "{error}");
     let far = [a.clone(), b.clone(), ends[0].clone(), ends[0].clone()];
-    refused(Op::Sddmm(Binary::Add), &far, "index 1 at place 0 is out of range: there are 1");
+    let words = "index 1 at place 0 is out of range: expected less than 1";
+    refused(Op::Sddmm(Binary::Add), &far, words);
     let wide = [a, f32s(&[1, 3], &[0.0; 3]), ends[0].clone(), ends[1].clone()];
     refused(Op::Sddmm(Binary::Add), &wide, "the rows differ in length: 2 and 3");
 }

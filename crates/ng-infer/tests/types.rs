@@ -127,7 +127,7 @@ fn one_symbol_is_one_length_in_a_run() {
             "axis 0 has length 2, expected n, which is 3",
         ),
         (f32s(&[3, 1], &[0.0; 3]), f32s(&[3], &[0.0; 3]), "axis 1 has length 1, expected 2"),
-        (f32s(&[3], &[0.0; 3]), f32s(&[3], &[0.0; 3]), "expected 2 dimensions, found [3]"),
+        (f32s(&[3], &[0.0; 3]), f32s(&[3], &[0.0; 3]), "expected 2 dimensions, found shape [3]"),
         (i64s(&[3, 2], &[0; 6]), f32s(&[3], &[0.0; 3]), "expected f32, found i64"),
     ];
     for (a, b, words) in cases {

@@ -336,7 +336,7 @@ fn no_links(name: &str) -> io::Error {
 fn check_name(name: &str) -> io::Result<()> {
     let bad = name.is_empty() || name == "." || name == ".." || name.contains(['/', '\0']);
     if bad {
-        let message = format!("{name:?} is not a valid name of a file in a directory");
+        let message = format!("{name:?} is not a valid file name");
         return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     }
     Ok(())

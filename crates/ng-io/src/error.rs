@@ -21,8 +21,8 @@ pub enum ReadError {
     },
     /// The device or the file system failed.
     #[error(
-        "cannot read {len} bytes at {offset} of {file}: {source}; check the drive and the kernel \
-         log"
+        "cannot read {len} bytes at offset {offset} of {file}: {source}; check the drive and the \
+         kernel log"
     )]
     Io {
         /// The file.
@@ -36,7 +36,8 @@ pub enum ReadError {
     },
     /// The file ends before the end of the read.
     #[error(
-        "{file} is truncated: it has {file_bytes} bytes, and {len} bytes at {offset} are missing"
+        "{file} is truncated: it has {file_bytes} bytes, and {len} bytes at offset {offset} are \
+         missing"
     )]
     EndOfFile {
         /// The file.
@@ -50,7 +51,7 @@ pub enum ReadError {
     },
     /// The read does not cover whole blocks.
     #[error(
-        "a read of {len} bytes at {offset} of {file} does not cover whole blocks; this is a \
+        "a read of {len} bytes at offset {offset} of {file} does not cover whole blocks; this is a \
          defect, report it"
     )]
     Misaligned {
@@ -63,7 +64,8 @@ pub enum ReadError {
     },
     /// The device repeatedly returned no bytes, or "try again".
     #[error(
-        "{file}: reading stalled at {offset} after {tries} tries; the last error was: {source}"
+        "{file}: reading stalled at offset {offset} after {tries} tries, last error: {source}; \
+         check the drive and the kernel log"
     )]
     Stalled {
         /// The file.
@@ -87,7 +89,8 @@ pub enum ReadError {
     },
     /// The process is a fork of the one that opened the files.
     #[error(
-        "opened in process {opened_in} but used in its fork {used_in}; open it again in the fork"
+        "files opened in process {opened_in} cannot be used in its fork {used_in}; open the store \
+         again in the fork"
     )]
     Forked {
         /// The process that opened the files.
@@ -123,7 +126,7 @@ pub enum WriteError {
         source: Arc<io::Error>,
     },
     /// The disk or the quota is full; the source says how much is free.
-    #[error("cannot write {wanted_bytes} bytes at {offset} of {file}: {source}")]
+    #[error("cannot write {wanted_bytes} bytes at offset {offset} of {file}: {source}")]
     DiskFull {
         /// The file.
         file: Arc<str>,
@@ -135,7 +138,9 @@ pub enum WriteError {
         source: Arc<io::Error>,
     },
     /// The device or the file system failed.
-    #[error("cannot write at {offset} of {file}: {source}; check the drive and the kernel log")]
+    #[error(
+        "cannot write at offset {offset} of {file}: {source}; check the drive and the kernel log"
+    )]
     Io {
         /// The file.
         file: Arc<str>,
@@ -153,7 +158,7 @@ pub enum WriteError {
         source: Arc<io::Error>,
     },
     /// An earlier write or sync of this file failed.
-    #[error("an earlier write to {file} failed, so it accepts no more writes")]
+    #[error("{file} accepts no more writes, because an earlier write to it failed")]
     Poisoned {
         /// The file.
         file: Arc<str>,

@@ -167,7 +167,7 @@ fn check(op: &ReadOp) -> io::Result<()> {
         return Ok(());
     }
     let message =
-        format!("a read of {} bytes at {} does not cover whole blocks", op.len, op.offset);
+        format!("a read of {} bytes at offset {} does not cover whole blocks", op.len, op.offset);
     Err(io::Error::new(io::ErrorKind::InvalidInput, message))
 }
 

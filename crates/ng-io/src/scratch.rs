@@ -30,7 +30,9 @@ pub enum ScratchError {
         source: Arc<io::Error>,
     },
     /// A read past the end: a defect of the caller, or a file system that lost data.
-    #[error("a temporary file in {directory} ends before the {len} bytes at {offset}")]
+    #[error(
+        "a temporary file in {directory} is truncated: {len} bytes at offset {offset} are missing"
+    )]
     Truncated {
         /// The directory.
         directory: PathBuf,

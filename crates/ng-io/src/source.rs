@@ -34,7 +34,8 @@ pub enum SourceError {
     },
     /// It ends too early.
     #[error(
-        "{path} is truncated: it has {file_bytes} bytes, and {len} bytes at {offset} are missing"
+        "{path} is truncated: it has {file_bytes} bytes, and {len} bytes at offset {offset} are \
+         missing"
     )]
     Truncated {
         /// The file.
@@ -47,7 +48,7 @@ pub enum SourceError {
         file_bytes: u64,
     },
     /// It is a pipe or the like, which has no length and no positions.
-    #[error("{path} is not a regular file; it can only be read sequentially")]
+    #[error("{path} is not a regular file; copy its content to a regular file")]
     NotSeekable {
         /// The path.
         path: PathBuf,

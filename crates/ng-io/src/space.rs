@@ -20,7 +20,7 @@ struct DiskFull {
 impl fmt::Display for DiskFull {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = self.path.display();
-        write!(f, "no space left writing {} bytes to {path}", self.wanted_bytes)?;
+        write!(f, "no space left to write {} bytes to {path}", self.wanted_bytes)?;
         if let Some(free) = self.free_bytes {
             write!(f, " ({free} bytes free on its file system)")?;
         }

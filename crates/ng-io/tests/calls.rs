@@ -161,7 +161,7 @@ fn each_error_is_explained_for_every_face() {
         WrongStream { kind: 1, stream: 0 },
         Truncated { what: "the path" },
         Trailing { bytes: 1 },
-        TooMany { what: "pairs of metadata", count: 2, count_max: 1 },
+        TooMany { what: "the list of metadata pairs", count: 2, count_max: 1 },
         BadBytes { what: "the path" },
         Credit { what: "it sends more than its credit" },
     }));

@@ -59,7 +59,7 @@ pub enum PluginError {
         source: io::Error,
     },
     /// It failed its trial in a separate process.
-    #[error("plug-in {}: failed its trial in a separate process: {problem}", path.display())]
+    #[error("plug-in {} failed its trial in a separate process: {problem}", path.display())]
     Failed {
         /// The file.
         path: PathBuf,

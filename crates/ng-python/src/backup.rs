@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use crate::errors;
 use crate::progress::{Callback, reporting};
 
-/// Copies the newest checkpoint of a store; the report.
+/// Copies the newest checkpoint of a store. Returns the report.
 pub fn make<'py>(
     py: Python<'py>,
     store: &ng_store::Store,
@@ -22,7 +22,7 @@ pub fn make<'py>(
     errors::plain(py, &report)
 }
 
-/// Makes the store that was backed up; the report.
+/// Restores the store from a backup. Returns the report.
 #[pyfunction]
 #[pyo3(signature = (path, target, progress=None))]
 pub fn restore_backup<'py>(
@@ -38,7 +38,7 @@ pub fn restore_backup<'py>(
     errors::plain(py, &report)
 }
 
-/// Reads a backup, and all that it was made on, as restoring does; the report.
+/// Reads a backup and its bases, as restoring does, and checks them. Returns the report.
 #[pyfunction]
 #[pyo3(signature = (path, progress=None))]
 pub fn verify_backup<'py>(

@@ -27,7 +27,7 @@ fn jobs(seeds: &Ids, batch_size: usize, first_stream: u64) -> Vec<(Vec<NodeId>, 
     batches.zip(streams).collect()
 }
 
-/// Counts which rows batches want; see `_core.pyi`.
+/// Counts how often batches use each row, and chooses the hot rows; see `_core.pyi`.
 #[pyclass(frozen, module = "neargraph._core")]
 pub struct Survey {
     inner: Mutex<ng_sample::Survey>,
@@ -111,7 +111,8 @@ impl HotSet {
         self.inner.digest()
     }
 
-    /// What writes epochs: the same draws, with the rows that files carry, as they are stored.
+    /// Returns a sampler for writing epochs. It makes the same draws as `sampler`, and gathers rows
+    /// as they are stored.
     fn stored(&self, sampler: &Sampler) -> PyResult<Sampler> {
         Ok(Sampler { inner: sampler.inner.storing(&self.inner).map_err(errors::raised)? })
     }
@@ -162,7 +163,7 @@ impl EpochWriter {
     }
 }
 
-/// What a compiled epoch says about itself; see `_core.pyi`.
+/// The file of a compiled epoch; see `_core.pyi`.
 #[pyclass(frozen, module = "neargraph._core")]
 pub struct EpochFile {
     inner: ng_sample::EpochFile,
@@ -192,7 +193,7 @@ impl EpochFile {
         self.inner.id().epoch
     }
 
-    /// The first epoch that was compiled with it, and the one after the last.
+    /// The range of epochs that were compiled together: the first one, and the one after the last.
     #[getter]
     fn epochs(&self) -> (u64, u64) {
         let set = &self.inner.id().set;

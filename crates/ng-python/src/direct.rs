@@ -11,7 +11,7 @@ use crate::lock::locked;
 use crate::progress::reporting;
 use crate::snapshot::Snapshot;
 
-/// A layout that is known and not written yet; see `_core.pyi`.
+/// A planned direct layout, before its file is written; see `_core.pyi`.
 #[pyclass(frozen, module = "neargraph._core")]
 pub struct DirectPlan {
     inner: Mutex<Option<ng_store::DirectPlan>>,
@@ -63,7 +63,7 @@ impl DirectPlan {
     }
 }
 
-/// What a file says about itself.
+/// Returns the description of a file.
 #[pyfunction]
 pub fn describe_direct<'py>(
     py: Python<'py>,
@@ -73,7 +73,7 @@ pub fn describe_direct<'py>(
     errors::plain(py, &detached(py, || DirectFile::describe(Path::new(directory), name))?)
 }
 
-/// The name of the file that serves a snapshot.
+/// Returns the name of the file that was compiled from the version of a snapshot.
 #[pyfunction]
 pub fn find_direct(
     py: Python<'_>,

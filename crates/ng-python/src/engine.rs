@@ -68,7 +68,8 @@ impl Engine {
         Ok(Self { inner })
     }
 
-    /// Answers from another version from now on; whether its content is another.
+    /// Uses `snapshot` for new requests. Returns whether it switched; an older snapshot, or one
+    /// with equal content, changes nothing.
     fn refresh(&self, py: Python<'_>, snapshot: &Snapshot) -> PyResult<bool> {
         detached(py, || self.inner.refresh(Arc::clone(&snapshot.inner)))
     }
@@ -87,7 +88,7 @@ impl Engine {
         self.inner.ready()
     }
 
-    /// Whether preparing is over, and what went wrong.
+    /// Returns whether preparation has ended, and its error, if it failed.
     fn prepared(&self) -> (bool, Option<String>) {
         let over = self.inner.prepared();
         (over.is_some(), over.and_then(Result::err))

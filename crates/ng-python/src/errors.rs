@@ -22,7 +22,7 @@ pub fn named(class: &str, message: String) -> PyErr {
     })
 }
 
-/// A count of bytes for people; with `up`, never too low.
+/// Formats a number of bytes for messages. With `up`, it is rounded up.
 #[pyfunction]
 pub fn format_bytes(count: u64, up: bool) -> String {
     if up { ng_types::format_bytes_up(count) } else { ng_types::format_bytes(count) }

@@ -46,7 +46,8 @@ impl OneFile {
     }
 }
 
-/// What the disk of a file gives at each depth, and what a read costs the processor, as JSON.
+/// Measures the rate of random reads at each queue depth, the bandwidth, and the processor time of
+/// a read. Returns JSON.
 #[pyfunction]
 pub fn measure_host(
     py: Python<'_>,
@@ -75,7 +76,7 @@ pub fn measure_host(
     Ok(found.to_string())
 }
 
-/// A trace on a measured host, as JSON.
+/// Simulates a trace on a measured host. Returns JSON.
 #[pyfunction]
 pub fn simulate_host(py: Python<'_>, trace: &Trace, job: &str, host: &str) -> PyResult<String> {
     let (job, host): (Job, MeasuredHost) = (parsed(job)?, parsed(host)?);
@@ -87,7 +88,7 @@ pub fn simulate_host(py: Python<'_>, trace: &Trace, job: &str, host: &str) -> Py
     Ok(row.to_string())
 }
 
-/// Makes the reads of each batch of a trace on the disk of a file; seconds by batch.
+/// Makes the reads of each batch of a trace in a file. Returns the seconds of each batch.
 #[pyfunction]
 pub fn replay_on_host(
     py: Python<'_>,

@@ -100,18 +100,18 @@ impl Importer {
         Ok(Self { inner: Mutex::new(Some(inner)) })
     }
 
-    /// Nodes are the integers that edges name, in ascending order.
+    /// Adds a node type whose nodes are the integers that occur in edges, in ascending order.
     fn relabelled_node_type(&self, name: &str) -> PyResult<u16> {
         self.with(|inner| Ok(inner.relabelled_node_type(name)?.0))
     }
 
-    /// Names of the next nodes of a type, before any edge.
+    /// Appends nodes with these names to a type. All names must come before the first edge.
     fn push_keys(&self, py: Python<'_>, node_type: u16, keys: Vec<String>) -> PyResult<()> {
         let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
         py.detach(|| self.with(|inner| inner.push_keys(NodeTypeId(node_type), &keys)))
     }
 
-    /// A note of the caller, for the one list that the report ends with.
+    /// Adds a note to the notes of the report.
     fn add_note(
         &self,
         code: String,
@@ -236,7 +236,7 @@ impl Importer {
         })
     }
 
-    /// The first edges of a text, as `read_text` takes them.
+    /// Returns the first edges of a text file, as `read_text` would read them.
     fn preview_text<'py>(
         &self,
         py: Python<'py>,
@@ -250,7 +250,8 @@ impl Importer {
         errors::plain(py, &py.detach(preview)?)
     }
 
-    /// `layout` is `pairs` for `[E, 2]`, `rows` for `[2, E]`; None finds out from the shape.
+    /// Reads edges from an npy file. `layout` is `pairs` for `[E, 2]` and `rows` for `[2, E]`. None
+    /// chooses by the shape.
     #[pyo3(signature = (et, path, layout=None, progress=None))]
     fn read_npy(
         &self,
@@ -290,7 +291,7 @@ impl Importer {
         self.with(|inner| Ok(inner.begin_tensor(owner, name, dtype, &shape, mask_width)?.0))
     }
 
-    /// Rows are i64: places in `class_names`, or -1.
+    /// Begins a tensor of classes. Its rows are i64: indexes into `class_names`, or -1.
     fn begin_class_tensor(
         &self,
         kind: &str,
@@ -302,7 +303,7 @@ impl Importer {
         self.with(|inner| Ok(inner.begin_class_tensor(owner, name, class_names)?.0))
     }
 
-    /// Rows come as f32 and are stored as `dtype`.
+    /// Begins a tensor whose rows are given as f32 and stored as `dtype`.
     fn begin_narrow_tensor(
         &self,
         kind: &str,
@@ -316,8 +317,8 @@ impl Importer {
         self.with(|inner| Ok(inner.begin_narrow_tensor(owner, name, dtype, &shape)?.0))
     }
 
-    /// Rows come as f32, dense or as csr, and are stored without their zeros; `value` as a
-    /// `SparseProbe` says.
+    /// Begins a sparse tensor. Its rows are given as f32, dense or as CSR, and stored without
+    /// zeros. `value` is `SparseProbe.value`.
     fn begin_sparse_tensor(
         &self,
         kind: &str,
@@ -329,7 +330,9 @@ impl Importer {
         let owner = owner(kind, type_id)?;
         let known = SparseValue::ALL.into_iter().find(|known| known.name() == value);
         let value = known.ok_or_else(|| {
-            PyValueError::new_err(format!("{value:?} is not a valid kind of sparse values"))
+            let all = SparseValue::ALL.map(SparseValue::name).join(", ");
+            let message = format!("{value:?} is not a valid kind of sparse values: {all}");
+            PyValueError::new_err(message)
         })?;
         self.with(|inner| Ok(inner.begin_sparse_tensor(owner, name, &shape, value)?.0))
     }
@@ -349,7 +352,8 @@ impl Importer {
         py.detach(|| self.with(|inner| inner.push_csr_rows(TensorId(tensor), chunk)))
     }
 
-    /// The first pass over rows of f32 that are stored as i8; C-contiguous.
+    /// Finds the largest magnitude of each column of an i8 tensor, in a first pass over its rows of
+    /// f32, C-contiguous.
     fn measure_rows(
         &self,
         py: Python<'_>,
@@ -361,7 +365,7 @@ impl Importer {
         py.detach(|| self.with(|inner| inner.measure_rows(TensorId(tensor), bytes)))
     }
 
-    /// Rows of any dtype whose bytes are what the tensor takes; C-contiguous.
+    /// Appends rows, C-contiguous. Their bytes must have the format that the tensor expects.
     fn push_rows(
         &self,
         py: Python<'_>,
@@ -377,7 +381,7 @@ impl Importer {
         py.detach(|| self.with(ng_import::Importer::build_topology))
     }
 
-    /// Waits until the topology is written and the runs of its sort are gone from the disk.
+    /// Waits until the topology is written and the temporary files of its sort are deleted.
     #[pyo3(signature = (progress=None))]
     fn wait_for_topology(&self, py: Python<'_>, progress: Option<Py<PyAny>>) -> PyResult<()> {
         reporting(py, progress, PyErr::from, |callback| {
@@ -389,7 +393,7 @@ impl Importer {
         errors::json(&self.with(|inner| inner.estimate(edges, 0))?)
     }
 
-    /// The number of nodes of a type; None while only the edges to come can tell.
+    /// Returns the number of nodes of a type; None while it depends on edges not yet read.
     fn num_nodes(&self, type_id: u16) -> PyResult<Option<u64>> {
         self.with(|inner| Ok(inner.num_nodes(NodeTypeId(type_id))))
     }
@@ -403,7 +407,7 @@ impl Importer {
         errors::json(&report)
     }
 
-    /// Ends the import; nothing is left behind.
+    /// Cancels the import, and deletes its files.
     fn abort(&self, py: Python<'_>) {
         let inner = locked(&self.inner).take();
         py.detach(|| drop(inner));
@@ -444,7 +448,7 @@ impl SparseProbe {
         py.detach(|| locked(&self.inner).add_csr(chunk)).map_err(errors::import)
     }
 
-    /// Whether `rows` rows pay without their zeros, or still may.
+    /// Returns whether storing the rows sparse saves space, or still may, if there are `rows` rows.
     fn pays(&self, rows: u64) -> bool {
         locked(&self.inner).pays(rows)
     }

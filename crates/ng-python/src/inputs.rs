@@ -11,7 +11,7 @@ use crate::arrays::Ids;
 use crate::errors::{self, detached};
 use crate::snapshot::Snapshot;
 
-/// Which seeds stand in which batch; see `_core.pyi`.
+/// The order of seeds, and their division into batches; see `_core.pyi`.
 #[pyclass(frozen, eq, module = "neargraph._core")]
 #[derive(PartialEq)]
 pub struct SeedPlan {
@@ -129,7 +129,7 @@ fn count(name: &str, value: i64) -> PyResult<u64> {
     u64::try_from(value).map_err(refuse)
 }
 
-/// The seeds of a loader by place; see `_core.pyi`.
+/// The seeds of a loader, by their position before shuffling; see `_core.pyi`.
 #[pyclass(frozen, module = "neargraph._core")]
 pub struct Inputs {
     pub inner: Arc<ng_sample::Inputs>,
@@ -137,7 +137,7 @@ pub struct Inputs {
 
 #[pymethods]
 impl Inputs {
-    /// `ids`, or all nodes but the `deleted` ones.
+    /// The nodes `ids`, or all nodes except the `deleted` ones.
     #[new]
     #[pyo3(signature = (node_type, ids, deleted, times=None))]
     fn new(
@@ -154,7 +154,7 @@ impl Inputs {
         Self { inner: Arc::new(inner.with_times(owned_times(times))) }
     }
 
-    /// Links between `ends`, or all edges by number.
+    /// Returns links between `ends`, or all edges by their numbers.
     #[staticmethod]
     #[pyo3(signature = (ends=None, times=None))]
     fn links(ends: Option<(Ids, Ids)>, times: Option<PyReadonlyArray1<'_, i64>>) -> PyResult<Self> {
@@ -172,7 +172,7 @@ impl Inputs {
         Ok(Self { inner: Arc::new(inner.with_times(owned_times(times))) })
     }
 
-    /// Edges with these numbers.
+    /// Returns the edges with these numbers.
     #[staticmethod]
     #[pyo3(signature = (numbers, times=None))]
     fn edges(numbers: Ids, times: Option<PyReadonlyArray1<'_, i64>>) -> Self {
@@ -180,7 +180,7 @@ impl Inputs {
         Self { inner: Arc::new(inner.with_times(owned_times(times))) }
     }
 
-    /// Groups of nodes, each between two of `ends`, among `nodes` or by number.
+    /// Returns groups of nodes: `nodes`, or all nodes by number, cut at `ends`.
     #[staticmethod]
     #[pyo3(signature = (node_type, ends, nodes=None))]
     fn groups(node_type: u16, ends: Ids, nodes: Option<Ids>) -> PyResult<Self> {
@@ -197,7 +197,7 @@ impl Inputs {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Nodes that the sampler draws for each place anew.
+    /// Returns places for which the sampler draws nodes.
     #[staticmethod]
     fn drawn() -> Self {
         Self { inner: Arc::new(ng_sample::Inputs::drawn()) }

@@ -15,7 +15,7 @@ use crate::lock::locked;
 use crate::progress::reporting;
 use crate::snapshot::Snapshot;
 
-/// A model on a snapshot; see `_core.pyi`.
+/// Layer-wise inference of a model on a snapshot; see `_core.pyi`.
 #[pyclass(frozen, module = "neargraph._core")]
 pub struct Layerwise {
     inner: ng_engine::Layerwise,
@@ -24,7 +24,7 @@ pub struct Layerwise {
 /// Name, node type, shape of a row and number of rows of an output.
 type Described = (String, String, Vec<usize>, u64);
 
-/// A run that came to its end.
+/// The result of a complete run.
 #[pyclass(frozen, module = "neargraph._core")]
 pub struct Inferred {
     inner: Mutex<Option<Arc<ng_engine::Inferred>>>,
@@ -57,17 +57,17 @@ impl Layerwise {
         Ok(Self { inner })
     }
 
-    /// What a run reads, writes and holds.
+    /// Returns the bytes that a run reads, writes and holds in memory.
     fn plan<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         plain(py, self.inner.plan())
     }
 
-    /// Name and node type of each output.
+    /// Returns the name and the node type of each output.
     fn outputs(&self) -> Vec<(String, String)> {
         self.inner.outputs().into_iter().map(|of| (of.name, of.node_type)).collect()
     }
 
-    /// Tells this model on this snapshot from others.
+    /// Returns a key that identifies the snapshot, the model and the device.
     fn key(&self) -> String {
         self.inner.key()
     }
@@ -92,7 +92,7 @@ impl Layerwise {
 
 #[pymethods]
 impl Inferred {
-    /// Name, node type, shape of a row and number of rows of each output.
+    /// Returns the name, node type, shape of a row and number of rows of each output.
     fn outputs(&self) -> PyResult<Vec<Described>> {
         let inner = self.get()?;
         let outputs = inner.outputs().iter();
@@ -101,18 +101,18 @@ impl Inferred {
         Ok(described.collect())
     }
 
-    /// Removes what the run keeps in its folder.
+    /// Deletes the files of the run in its folder.
     fn clear(&self, py: Python<'_>) -> PyResult<()> {
         let inner = self.get()?;
         detached(py, || inner.clear())
     }
 
-    /// Lets another run use the folder, whoever still has this object.
+    /// Releases the folder, so that another run can use it.
     fn close(&self) {
         locked(&self.inner).take();
     }
 
-    /// Rows of an output as a flat array.
+    /// Returns rows `first` to `end` - 1 of an output as a flat array.
     fn rows<'py>(
         &self,
         py: Python<'py>,
@@ -128,7 +128,7 @@ impl Inferred {
         Ok(arrays::owned(py, all, None)?.into_any())
     }
 
-    /// How the run began: `new`, `resumed` or `anew`, and what that means.
+    /// Returns how the run began (`new`, `resumed` or `anew`), with an explanation.
     fn begun(&self) -> PyResult<(&'static str, String)> {
         Ok(match self.get()?.begun {
             Begun::New => ("new", String::new()),
@@ -139,7 +139,7 @@ impl Inferred {
         })
     }
 
-    /// Bytes that were read of tables of the run.
+    /// Returns the number of bytes read from tables of the run.
     fn table_read_bytes(&self) -> PyResult<u64> {
         Ok(self.get()?.read_counts().read_bytes)
     }

@@ -19,7 +19,7 @@ use crate::sampler::{MiniBatch, Sampler};
 /// How long a wait goes on before Python may handle a signal.
 const SIGNAL_POLL: Duration = Duration::from_millis(100);
 
-/// Compiled epochs that fit a loader; see `_core.pyi`.
+/// The compiled epochs with a loader's key; see `_core.pyi`.
 #[pyclass(frozen, module = "neargraph._core")]
 pub struct Epochs {
     inner: ng_sample::Epochs,
@@ -34,7 +34,7 @@ impl Epochs {
     }
 }
 
-/// The batches of a plan, epoch after epoch; see `_core.pyi`.
+/// The batches of a `SeedPlan`, epoch after epoch; see `_core.pyi`.
 #[pyclass(frozen, module = "neargraph._core")]
 pub struct Loader {
     inner: Arc<ng_sample::Loader>,

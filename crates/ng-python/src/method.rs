@@ -40,7 +40,8 @@ impl Method {
     }
 }
 
-/// By the name of a method: what it looks at, its options, and what it is supported with.
+/// Returns a table of the sampling methods. For each name, it has the data that the method reads,
+/// its options, and whether each source of lists supports it.
 #[pyfunction]
 pub fn sampling_methods(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let table = PyDict::new(py);

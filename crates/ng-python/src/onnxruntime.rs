@@ -53,7 +53,7 @@ impl OnnxRuntime {
         })
     }
 
-    /// Names of the inputs.
+    /// Returns the names of the inputs.
     fn inputs(&self) -> Vec<String> {
         self.session.inputs().collect()
     }

@@ -19,13 +19,13 @@ use crate::dfg::tensors::flat;
 use crate::errors::{detached, plain, raised};
 use crate::onnxruntime::named_tensor;
 
-/// The SHA-256 of a file that may be loaded if it is allowed.
+/// Returns the SHA-256 of a plug-in file, for the allow-list.
 #[pyfunction]
 pub fn plugin_sha256(py: Python<'_>, path: PathBuf) -> PyResult<String> {
     detached(py, || ng_plugin_host::digest(&path))
 }
 
-/// Tries the plug-in that is the standard input, and ends the process.
+/// Runs the trial of the plug-in given as standard input, and ends the process.
 #[pyfunction]
 pub fn run_plugin_probe(py: Python<'_>, seconds: u64) {
     py.detach(|| ng_plugin_host::run_probe(seconds))
@@ -83,7 +83,7 @@ fn load(path: &Path, (allow, probe, seconds): &Checks) -> Result<Arc<Plugin>, Fa
     let allow = AllowList::new(allow).map_err(Failed::Plugin)?;
     let (program, args) = probe
         .split_first()
-        .ok_or_else(|| Failed::Other("no program is configured that tries plug-ins".to_owned()))?;
+        .ok_or_else(|| Failed::Other("no program is configured for trials of plug-ins".into()))?;
     let limit = Duration::try_from_secs_f64(*seconds);
     let limit =
         limit.map_err(|_| Failed::Other(format!("{seconds} is not a valid number of seconds")))?;
@@ -179,7 +179,7 @@ impl Devices {
         Ok(Self { program })
     }
 
-    /// Loads a plug-in and registers it; returns what it registered.
+    /// Loads and registers a plug-in. Returns its description.
     fn load_plugin<'py>(
         &self,
         py: Python<'py>,
@@ -198,7 +198,7 @@ impl Devices {
         plain(py, &shown(&plugin))
     }
 
-    /// Adds a device, or gives it another priority.
+    /// Adds a device, or changes its priority.
     fn register_device(&self, py: Python<'_>, name: &str, priority: i32) -> PyResult<()> {
         let change = |bundle: &Bundle| {
             let mut bundle = bundle.clone();
@@ -208,7 +208,7 @@ impl Devices {
         detached(py, || self.program.swap(change).map(drop))
     }
 
-    /// Puts another bundle into force; the one that was stays if that fails.
+    /// Activates another bundle. If that fails, the current one remains active.
     fn program(&self, py: Python<'_>, base: &str, change: Change, checks: Checks) -> PyResult<()> {
         detached(py, || {
             // Trials take seconds, and others may look at the bundle meanwhile.
@@ -217,13 +217,14 @@ impl Devices {
         })
     }
 
-    /// The name of the bundle, and the simulator's array.
+    /// Returns the name of the bundle, and its configuration of the simulated accelerator.
     fn bundle<'py>(&self, py: Python<'py>) -> PyResult<(String, Bound<'py, PyAny>)> {
         let bundle = py.detach(|| self.program.bundle());
         Ok((bundle.name.clone(), plain(py, &bundle.accelerator)?))
     }
 
-    /// Devices with their priorities, and for each operation the devices that have kernels of it.
+    /// Returns the devices with their priorities, and for each operation the devices with a kernel
+    /// for it.
     #[allow(clippy::type_complexity)]
     fn tables(&self, py: Python<'_>) -> (Vec<(String, i32)>, Vec<(String, Vec<String>)>) {
         let devices = py.detach(|| self.table());
@@ -237,7 +238,7 @@ impl Devices {
         (priorities, Op::names().map(of).collect())
     }
 
-    /// Seconds that the simulated accelerator takes for products and for sums.
+    /// Returns the seconds that the simulated accelerator takes for products and for sums.
     fn simulated(&self, py: Python<'_>, model: &str, visits: Vec<u64>) -> PyResult<(f64, f64)> {
         let wrong = |error| {
             raised(Failed::Other(format!("the description of the model is not valid: {error}")))
@@ -247,7 +248,7 @@ impl Devices {
         Ok(py.detach(|| self.program.bundle().simulated(&model, &visits)))
     }
 
-    /// Makes a graph ready to run on whatever is in force.
+    /// Prepares a graph for execution on the active bundle.
     fn serve(&self, py: Python<'_>, dfg: &Dfg, fuse: bool) -> PyResult<Served> {
         let graph = dfg.graph();
         let options = Options { fuse, ..Options::default() };
@@ -256,7 +257,7 @@ impl Devices {
     }
 }
 
-/// A graph on the devices of [`Devices`].
+/// A graph that is prepared for the devices of `Devices`.
 #[pyclass(frozen, module = "neargraph._core")]
 pub struct Served {
     inner: Arc<ng_infer::run::Served>,
@@ -270,7 +271,7 @@ type Step = (String, Option<String>, f64, u64);
 
 #[pymethods]
 impl Served {
-    /// The outputs, and what each step cost if that is asked for.
+    /// Returns the outputs, and with `profile` the cost of each step.
     fn run<'py>(
         &self,
         py: Python<'py>,

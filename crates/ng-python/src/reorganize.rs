@@ -15,8 +15,8 @@ use crate::errors;
 use crate::progress::{go_on, reporting};
 use crate::store::{self, backend_choice};
 
-/// Rewrites a store with its rows in a new order; the report as JSON. `by` is `heat`, `locality`,
-/// or `visits` with the nodes of one.
+/// Rewrites a store with its rows in a new order. Returns the report as JSON. `by` is `heat`,
+/// `locality` or `visits`. For `visits`, the argument `visits` holds the visited nodes.
 #[pyfunction]
 #[pyo3(signature = (
     path, by, node_type, fanouts, batch_size, seeds=None, visits=None, batches=32, dry_run=false,

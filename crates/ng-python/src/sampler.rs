@@ -60,7 +60,8 @@ impl Sampler {
         Ok(Self { inner: inner.map_err(errors::raised)? })
     }
 
-    /// The visits of batches: the seeds of all in one array, where each batch ends, its stream.
+    /// Returns the trace of batches. `seeds` holds the seeds of all batches, `ends` the end of each
+    /// batch in `seeds`, and `streams` the stream of each batch.
     fn trace(
         &self,
         py: Python<'_>,
@@ -84,7 +85,7 @@ impl Sampler {
         MiniBatch::new(py, batch, self.inner.snapshot())
     }
 
-    /// The batch of all seeds of `inputs`, from place `first` of a global batch on.
+    /// Returns one batch of all `inputs`, as the part of a global batch that begins at `first`.
     fn make(
         &self,
         py: Python<'_>,
@@ -98,7 +99,7 @@ impl Sampler {
         MiniBatch::new(py, batch, self.inner.snapshot())
     }
 
-    /// Walks from `starts`, one after the other; -1 after the end of one.
+    /// Returns walks of length + 1 nodes from `starts`, concatenated; -1 after a walk ends.
     fn walk<'py>(
         &self,
         py: Python<'py>,
@@ -115,7 +116,7 @@ impl Sampler {
         arrays::owned(py, found.nodes.into_iter().map(id).collect(), None)
     }
 
-    /// The same sampler over a file of the direct layout.
+    /// Returns the same sampler, reading a file of the direct layout.
     fn with_direct(&self, py: Python<'_>, directory: &str, name: &str) -> PyResult<Self> {
         let snapshot = Arc::clone(self.inner.snapshot());
         let inner = detached(py, || {
@@ -286,24 +287,25 @@ impl MiniBatch {
         Ok(self.edge(et)?.weights.as_ref())
     }
 
-    /// The subgraph of each node; None where all seeds share one.
+    /// Returns the subgraph of each node; None if all seeds share one subgraph.
     fn subgraphs(&self, nt: usize) -> Option<&Py<PyAny>> {
         self.subgraphs.get(nt)
     }
 
-    /// Local numbers of what the seeds were given as.
+    /// The local numbers of the ends of the links: sources, then destinations. Empty for other
+    /// seeds.
     #[getter]
     fn targets(&self) -> &Py<PyAny> {
         &self.targets
     }
 
-    /// The times of the seeds; None unless sampling looks at times.
+    /// The times of the seeds; None unless sampling is temporal.
     #[getter]
     fn seed_times(&self) -> Option<&Py<PyAny>> {
         self.seed_times.as_ref()
     }
 
-    /// Local ids of both ends of each visit, and its share; None where no walks were made.
+    /// The local ids of both ends of each visit, and its share of visits; None without walks.
     #[getter]
     fn visits(&self, py: Python<'_>) -> Option<(Py<PyAny>, Py<PyAny>)> {
         self.visits.as_ref().map(|(ends, shares)| (ends.clone_ref(py), shares.clone_ref(py)))

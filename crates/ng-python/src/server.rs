@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 
 use crate::errors::named;
 
-/// A server in this process; see `_core.pyi`. Requests never need the interpreter.
+/// A server in this process; see `_core.pyi`. It handles requests without the GIL.
 #[pyclass(frozen, module = "neargraph._core")]
 pub struct Server {
     addresses: Vec<String>,
@@ -17,7 +17,7 @@ pub struct Server {
 
 #[pymethods]
 impl Server {
-    /// `config` is JSON, with the names of the file of settings.
+    /// Starts a server. `config` is JSON with the names of the settings file.
     #[new]
     fn new(py: Python<'_>, config: &str) -> PyResult<Self> {
         let refused = |error: &dyn std::fmt::Display| named("ServeFailed", error.to_string());
@@ -40,7 +40,7 @@ impl Server {
         self.side_address.clone()
     }
 
-    /// Answers requests under way, takes no more, and waits for its threads.
+    /// Rejects new requests, finishes those in progress, and waits for the threads.
     fn end(&self, py: Python<'_>) {
         py.detach(|| {
             let serving = self.serving.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -51,14 +51,14 @@ impl Server {
     }
 }
 
-/// Serves until a signal ends it; the result is the exit code. `probe` is the command that tries
-/// plug-ins.
+/// Runs a server until a signal stops it. Returns the exit code. `probe` is the command that runs
+/// trials of plug-ins.
 #[pyfunction]
 pub fn run_server(py: Python<'_>, args: Vec<String>, probe: Vec<String>) -> u8 {
     py.detach(|| ng_server::run_command(args, probe))
 }
 
-/// Puts a load on a server; the result is the exit code.
+/// Runs a load test against a server. Returns the exit code.
 #[pyfunction]
 pub fn run_load(py: Python<'_>, args: Vec<String>) -> u8 {
     py.detach(|| ng_client::load::run_command(args))

@@ -13,7 +13,7 @@ use pyo3::prelude::*;
 use crate::errors::detached;
 use crate::snapshot::{self, Snapshot};
 
-/// The shape of batches; see `_core.pyi`.
+/// The structure of batches beyond the nodes of their hops; see `_core.pyi`.
 #[pyclass(frozen, module = "neargraph._core")]
 #[derive(Clone)]
 pub struct Shape {
@@ -79,7 +79,7 @@ fn temporal(
     Ok(Temporal { times: TimesOf::Nodes(tensors), takes_last })
 }
 
-/// How batches grow otherwise than by hops; see `_core.pyi`.
+/// How batches are expanded without hops; see `_core.pyi`.
 #[pyclass(frozen, module = "neargraph._core")]
 #[derive(Clone)]
 pub struct Spread {
@@ -119,7 +119,7 @@ fn edge_types(path: Vec<u16>) -> Vec<EdgeTypeId> {
     path.into_iter().map(EdgeTypeId).collect()
 }
 
-/// Nodes that are drawn for each batch; see `_core.pyi`.
+/// Seeds that are drawn for each batch; see `_core.pyi`.
 #[pyclass(frozen, module = "neargraph._core")]
 #[derive(Clone)]
 pub struct Roots {
@@ -153,7 +153,7 @@ impl Roots {
     }
 }
 
-/// The links that are scored; see `_core.pyi`.
+/// The links that batches are made around; see `_core.pyi`.
 #[pyclass(frozen, module = "neargraph._core")]
 #[derive(Clone)]
 pub struct Links {
@@ -177,8 +177,10 @@ impl Links {
                 Negatives::Triplet(amount as u32)
             }
             Some((mode, amount)) => {
-                let what = format!("{amount} negative links of {mode:?} for each link");
-                return Err(PyValueError::new_err(format!("{what} is not a valid choice")));
+                return Err(PyValueError::new_err(format!(
+                    "negative sampling {mode:?} with amount {amount} is not valid: expected \
+                     \"binary\", or \"triplet\" with a whole number"
+                )));
             }
         };
         let snapshot = Arc::clone(&snapshot.inner);
@@ -187,7 +189,7 @@ impl Links {
         Ok(Self { inner: made })
     }
 
-    /// How many edges there are, if they have numbers.
+    /// The number of edges; None unless links are given by number.
     #[getter]
     fn num_edges(&self) -> Option<u64> {
         self.inner.places.as_ref().map(|places| places.num_edges())

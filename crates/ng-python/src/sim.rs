@@ -28,7 +28,7 @@ macro_rules! columns {
     }};
 }
 
-/// What batches visit.
+/// The nodes and edges that the sampling of batches visits.
 #[pyclass(frozen, module = "neargraph._core")]
 pub struct Trace {
     pub inner: Arc<ng_types::Trace>,
@@ -36,7 +36,7 @@ pub struct Trace {
 
 #[pymethods]
 impl Trace {
-    /// Batches of a graph that is known by its counts.
+    /// Creates batches of a published data set from its numbers of nodes and edges.
     #[staticmethod]
     fn of_dataset(
         py: Python<'_>,
@@ -55,7 +55,7 @@ impl Trace {
         Ok(Self { inner: Arc::new(trace) })
     }
 
-    /// A trace of columns that were saved; they are checked.
+    /// Creates a trace from saved columns, and checks them.
     #[staticmethod]
     fn of_columns(columns: &Bound<'_, PyDict>) -> PyResult<Self> {
         let trace = ng_types::Trace {
@@ -72,13 +72,13 @@ impl Trace {
         Ok(Self { inner: Arc::new(trace) })
     }
 
-    /// The columns by name.
+    /// Returns the columns by name.
     fn columns<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let trace = &self.inner;
         Ok(columns!(py, trace, node, degree, hop, first_draw, position, found, first_entry))
     }
 
-    /// The same with the places of its nodes, those of `snapshot` on pages of `page_bytes`.
+    /// Returns the trace with the positions of its nodes in `snapshot`, on pages of `page_bytes`.
     #[pyo3(signature = (snapshot, page_bytes, tensor, progress=None))]
     fn with_places_of(
         &self,
@@ -100,12 +100,13 @@ impl Trace {
         self.with(found)
     }
 
-    /// The same with places that were saved; they are checked.
+    /// Returns the trace with saved positions, and checks them.
     fn with_places(&self, columns: &Bound<'_, PyDict>) -> PyResult<Self> {
         self.with(places_of(columns)?)
     }
 
-    /// The places as columns by name, and what is the same for all; nothing if they are not known.
+    /// Returns the positions as columns by name, with the constants of the layout; None without
+    /// positions.
     fn places<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyDict>>> {
         let Some(places) = &self.inner.places else { return Ok(None) };
         let columns =
@@ -160,7 +161,7 @@ fn places_of(columns: &Bound<'_, PyDict>) -> PyResult<Places> {
     })
 }
 
-/// The configuration of a mode, `paper` or `detailed`, as JSON.
+/// Returns the configuration of a mode, `paper` or `detailed`, as JSON.
 #[pyfunction]
 pub fn sim_config(mode: &str) -> PyResult<String> {
     let config = match mode {
@@ -174,8 +175,8 @@ pub fn sim_config(mode: &str) -> PyResult<String> {
     Ok(json!(config).to_string())
 }
 
-/// Platforms, data sets, published accelerators, what the two modes differ in, and what constants
-/// may be, as JSON.
+/// Returns the platforms, the data sets, the published accelerators, the differences of the two
+/// modes, and the ranges of constants, as JSON.
 #[pyfunction]
 pub fn sim_names() -> String {
     let sets = DATASETS.map(|set| {
@@ -204,19 +205,21 @@ pub fn sim_names() -> String {
     names.to_string()
 }
 
-/// A configuration with one cost taken from another, as JSON.
+/// Returns a configuration with one cost replaced by that of another, as JSON.
 #[pyfunction]
 pub fn sim_switched(config: &str, switch: &str, other: &str) -> PyResult<String> {
     let (mut config, other): (Config, Config) = (parsed(config)?, parsed(other)?);
     let found = Config::SWITCHES.iter().find(|(name, _)| *name == switch);
     let Some((_, take)) = found else {
-        return Err(errors::named("NameNotFound", format!("unknown switch {switch:?}")));
+        let known: Vec<&str> = Config::SWITCHES.iter().map(|(name, _)| *name).collect();
+        let message = format!("unknown switch {switch:?}; known: {}", known.join("; "));
+        return Err(errors::named("NameNotFound", message));
     };
     take(&mut config, &other);
     Ok(json!(config).to_string())
 }
 
-/// Runs jobs, a JSON list, on a trace; the runs as a JSON list in the same order.
+/// Simulates jobs, a JSON list, on a trace. Returns the runs as a JSON list in the same order.
 #[pyfunction]
 pub fn simulate(py: Python<'_>, trace: &Trace, jobs: &str) -> PyResult<String> {
     let jobs: Vec<Job> = parsed(jobs)?;
@@ -234,7 +237,8 @@ pub fn simulate(py: Python<'_>, trace: &Trace, jobs: &str) -> PyResult<String> {
     Ok(json!(rows).to_string())
 }
 
-/// Makes requests of whole pages of a simulated SSD, so many at a time; what it took, as JSON.
+/// Simulates requests of whole pages of an SSD, with `depth` requests in flight. Returns the result
+/// as JSON.
 #[pyfunction]
 pub fn simulate_requests(
     py: Python<'_>,

@@ -41,7 +41,7 @@ impl Snapshot {
         self.inner.checkpoint_lsn()
     }
 
-    /// Tensors of all types.
+    /// The number of tensors of all types.
     #[getter]
     fn num_tensors(&self) -> usize {
         self.inner.catalog().tensor_refs().count()
@@ -52,7 +52,7 @@ impl Snapshot {
         format!("{:016x}", self.inner.fingerprint())
     }
 
-    /// Makes loaders give back what they keep between batches; whether any did.
+    /// Releases the memory that loaders keep between batches. Returns whether any was kept.
     fn make_room(&self, py: Python<'_>) -> bool {
         py.detach(|| self.inner.tenants().make_room(None))
     }
@@ -91,7 +91,7 @@ impl Snapshot {
         detached(py, || self.inner.degrees(EdgeTypeId(edge_type), &ids.0)).map(Ids)
     }
 
-    /// Rows as `dtype`; None gives what the catalog's `read_dtype` says.
+    /// Returns rows as `dtype`. None means the catalog's `read_dtype`.
     #[pyo3(signature = (kind, type_id, name, ids, dtype=None))]
     fn rows<'py>(
         &self,
@@ -113,7 +113,7 @@ impl Snapshot {
         arrays::owned_rows(py, bytes, Some(Arc::new(held)), decoder.wanted(), &meta.shape)
     }
 
-    /// Rows without their zeros: (indptr, columns, values).
+    /// Returns rows without zeros: (indptr, columns, values).
     fn sparse_rows<'py>(
         &self,
         py: Python<'py>,
@@ -140,8 +140,7 @@ impl Snapshot {
         ))
     }
 
-    /// A whole column. It is not charged to the budget: whoever asks for a tensor in memory has
-    /// room for it.
+    /// Returns a whole tensor. Its memory does not count against the budget.
     #[pyo3(signature = (kind, type_id, name, dtype=None))]
     fn column<'py>(
         &self,
@@ -181,8 +180,8 @@ impl Snapshot {
         arrays::owned_rows(py, bytes, None, decoder.wanted(), &meta.shape)
     }
 
-    /// The nodes whose row of a tensor of one byte is `value`, ascending, in one pass over the
-    /// file; None where rows have an order of their own.
+    /// Returns the nodes whose row is `value`, in ascending order; None unless rows have one byte
+    /// and are in the order of node ids. Reads the file once.
     fn nodes_with<'py>(
         &self,
         py: Python<'py>,

@@ -35,20 +35,21 @@ impl Store {
 
 #[pymethods]
 impl Store {
-    /// The newest durable version.
+    /// Returns a snapshot of the newest durable version.
     fn snapshot(&self, py: Python<'_>) -> PyResult<Snapshot> {
         let store = self.store()?;
         // A commit may be on its way into the newest version.
         Ok(Snapshot { inner: py.detach(|| store.snapshot()) })
     }
 
-    /// Waits for its turn and opens a batch.
+    /// Waits for other writers, and opens a transaction.
     fn write(&self, py: Python<'_>) -> PyResult<Transaction> {
         let store = self.store()?;
         detached(py, || store.write()).map(Transaction::new).map_err(raised_or)
     }
 
-    /// Adds a tensor, whose rows `rows` gives as bytes until it gives None; the commit.
+    /// Adds a tensor. `rows` returns the bytes of some rows at each call, and None at the end.
+    /// Returns the number of the commit.
     #[pyo3(signature = (node_type, name, dtype, shape, num_rows, lsn, rows))]
     #[allow(clippy::too_many_arguments)]
     fn add_tensor(
@@ -77,7 +78,8 @@ impl Store {
         detached(py, || store.close_writer())
     }
 
-    /// Every checksum of the last checkpoint, while readers and writers go on; the report as JSON.
+    /// Compares all checksums of the last checkpoint while the store is in use. Returns the report
+    /// as JSON.
     #[pyo3(signature = (bytes_per_second=None, progress=None))]
     fn scrub(
         &self,
@@ -92,7 +94,7 @@ impl Store {
         Ok(describe(&report))
     }
 
-    /// Copies the newest checkpoint to a new directory; the report.
+    /// Copies the newest checkpoint to a new directory. Returns the report.
     #[pyo3(signature = (target, base=None, progress=None))]
     fn backup<'py>(
         &self,
@@ -104,13 +106,15 @@ impl Store {
         backup::make(py, &*self.store()?, target, base, progress)
     }
 
-    /// What was put into the store when it was opened, or when it was first written to.
+    /// Returns the number of commits that recovery applied, and whether the log ended in an
+    /// incomplete commit.
     fn recovery(&self) -> PyResult<(u64, bool)> {
         let recovery = self.store()?.recovery();
         Ok((recovery.commits, recovery.torn))
     }
 
-    /// Why what a crashed writer has left is in memory alone, if it is.
+    /// Why recovery kept the commits of a crashed writer in memory only; None if they are written,
+    /// or there are none.
     #[getter]
     fn read_only_because(&self) -> PyResult<Option<String>> {
         Ok(self.store()?.read_only_because())
@@ -179,7 +183,8 @@ impl Store {
         Ok(py.detach(|| store.end_read_log())?)
     }
 
-    /// (reads a second, bytes a second), measured now; None if all files are too short.
+    /// Measures the disk. Returns (reads per second, bytes per second); None if all files are too
+    /// short.
     fn measure_disk(&self, py: Python<'_>) -> PyResult<Option<(f64, f64)>> {
         let snapshot = self.store()?.snapshot();
         let costs = detached(py, || snapshot.measure_disk())?;
@@ -190,14 +195,15 @@ impl Store {
         let costs = DiskCosts::possible(reads_per_s, bytes_per_s).ok_or_else(|| {
             let (reads, bytes) = (reads_per_s, bytes_per_s);
             PyValueError::new_err(format!(
-                "{reads} reads and {bytes} bytes per second are not valid disk rates"
+                "{reads} reads and {bytes} bytes per second are not valid disk rates: expected 1 \
+                 to 1e9 reads and 1e3 to 1e13 bytes"
             ))
         })?;
         self.store()?.snapshot().set_disk_costs(&costs);
         Ok(())
     }
 
-    /// (bytes, random requests a second, sequential ones) by length.
+    /// Returns (bytes, random requests per second, sequential requests per second) by length.
     fn disk_curve(&self, py: Python<'_>) -> PyResult<Vec<(u64, f64, f64)>> {
         let snapshot = self.store()?.snapshot();
         let curve = detached(py, || snapshot.disk_curve())?;
@@ -209,9 +215,8 @@ impl Store {
         Ok(())
     }
 
-    /// Checkpoints what was written and forgets the store, even if the checkpoint fails, which
-    /// loses nothing: the log has it all. Samplers and arrays made from it stay usable and keep
-    /// what they need.
+    /// Writes a checkpoint and closes the store, even if the checkpoint fails. No commit is lost
+    /// then: the log holds all of them. Samplers and arrays of the store stay usable.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         let store = locked(&self.inner).take();
         detached(py, || store.map_or(Ok(()), |store| store.close_writer()))
@@ -272,7 +277,7 @@ pub fn open_store(
     Ok(Store { inner: Mutex::new(Some(Arc::new(store))), path })
 }
 
-/// Checks every block and structure of a store; gives the report as JSON.
+/// Checks every block and structure of a store. Returns the report as JSON.
 #[pyfunction]
 #[pyo3(signature = (path, memory=None, backend="auto", progress=None))]
 pub fn verify(
@@ -294,8 +299,8 @@ pub fn verify(
     Ok(describe(&report))
 }
 
-/// Rewrites a store into fresh files; gives bytes before and after, the checkpoint, and why old
-/// files are left.
+/// Rewrites a store into new files. Returns the bytes before and after, the checkpoint, and the
+/// reason if old files could not be deleted.
 #[pyfunction]
 #[pyo3(signature = (path, memory=None, backend="auto", progress=None, busy_timeout=5.0))]
 pub fn compact(
@@ -322,7 +327,8 @@ fn describe(report: &VerifyReport) -> String {
     found.to_string()
 }
 
-/// Loads a file through a back end: (seconds of opening, seconds of reading, bytes, the back end).
+/// Loads a file through a back end. Returns (seconds of opening, seconds of reading, bytes, back
+/// end).
 #[pyfunction]
 pub fn load_file(
     py: Python<'_>,
@@ -337,7 +343,7 @@ pub fn load_file(
     Ok((opening, reading, loaded.bytes.len(), loaded.note))
 }
 
-/// What reading from `path` can use, as JSON, for `neargraph doctor`.
+/// Returns the back ends available for reading from `path`, as JSON, for `neargraph doctor`.
 #[pyfunction]
 pub fn probe(py: Python<'_>, path: String) -> PyResult<String> {
     let report = py.detach(|| ng_io::probe(Path::new(&path)));

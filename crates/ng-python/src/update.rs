@@ -97,7 +97,7 @@ impl Transaction {
         self.with(py, |tx| tx.delete_edge(edge_type, source, destination, edge_id))
     }
 
-    /// Replaces rows; `rows` holds their bytes, one row after the other.
+    /// Replaces rows. `rows` holds their bytes, concatenated.
     fn set_rows(
         &self,
         py: Python<'_>,
@@ -116,7 +116,7 @@ impl Transaction {
         })
     }
 
-    /// Rows of f32 as the tensor stores them, for `set_rows`.
+    /// Encodes rows of f32 as the tensor stores them. Returns the bytes for `set_rows`.
     fn encode_rows<'py>(
         &self,
         py: Python<'py>,
@@ -134,14 +134,14 @@ impl Transaction {
         arrays::owned(py, rows?, None)
     }
 
-    /// Makes the transaction durable; gives its number and how many operations it has.
+    /// Makes the transaction durable. Returns the number of the commit and of its operations.
     fn commit(&self, py: Python<'_>) -> PyResult<(u64, u64)> {
         let tx = locked(&self.inner).take().ok_or_else(ended)?;
         let commit = detached(py, || tx.commit())?;
         Ok((commit.lsn, commit.ops))
     }
 
-    /// Undoes the transaction, if it has not ended.
+    /// Discards the transaction, if it has not ended.
     fn abort(&self, py: Python<'_>) {
         let tx = locked(&self.inner).take();
         py.detach(|| drop(tx));

@@ -103,14 +103,14 @@ impl Channel {
             // A server with TLS accepts the connection and then ends it.
             false if is_tcp && !why.contains("connect error") => (
                 "CONNECTION_BROKEN",
-                "give the CA certificates if it uses TLS; otherwise check that it still runs",
+                "if the server uses TLS, give its CA certificates; else check that it still runs",
             ),
             true if why.contains("invalid peer certificate") => (
                 "CERTIFICATE_REFUSED",
                 "check the CA certificates, and the names in the certificate of the server",
             ),
             true if why.contains("corrupt message") => {
-                ("TLS_MISSING", "give no CA certificates to a server without TLS")
+                ("TLS_MISSING", "leave out the CA certificates: the server has no TLS")
             }
             _ => (
                 "SERVER_UNREACHABLE",

@@ -124,7 +124,8 @@ impl Connection {
         if now >= self.last() + self.allowed() {
             return Some("no bytes arrived");
         }
-        self.peer.is_unread(self.patience.reading).then_some("an answer was not read")
+        let why = "the client did not read an answer in time";
+        self.peer.is_unread(self.patience.reading).then_some(why)
     }
 
     /// When it last gave a sign of life. One that reads an answer sends nothing meanwhile.

@@ -181,7 +181,7 @@ fn advice(remedy: &Remedy) -> Option<String> {
             let bytes = format_bytes_up(*bytes);
             return Some(format!("give the graph a memory budget of at least {bytes}"));
         }
-        Remedy::FreeMemory => "leave the system more memory",
+        Remedy::FreeMemory => "free memory on the server's machine",
         Remedy::SmallerBatches => "request less at once",
         Remedy::DropBatches => "release batches that are still held",
         Remedy::MakeWritable => "make the folder writable",
@@ -191,7 +191,7 @@ fn advice(remedy: &Remedy) -> Option<String> {
         Remedy::KeepEdgeIds => "import the graph again and keep edge ids",
         Remedy::ExportAgain => "export the trained model again",
         Remedy::CopyModel => "copy the model's files again from a complete copy",
-        Remedy::TrainAgain => "train the model again, because its weights are not numbers",
+        Remedy::TrainAgain => "train the model again, because its weights contain NaN or infinity",
         Remedy::Import => "register or create a graph of that name",
         _ => return None,
     };

@@ -236,7 +236,7 @@ fn decoder(
         return Ok(None);
     }
     Err(SampleError::Spec(format!(
-        "tensor {:?} cannot be read as sparse rows: only tensors stored sparse can, as f32; read \
+        "tensor {:?} cannot be read as sparse rows: only sparse tensors can, and only as f32; read \
          it as dense rows",
         meta.name
     )))

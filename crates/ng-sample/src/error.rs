@@ -15,8 +15,8 @@ pub enum SampleError {
     Spec(String),
     /// A weight that is not valid for sampling.
     #[error(
-        "weight {weight} at position {position} of the list of node {destination} under \
-         {relation:?} is not a valid weight: it is negative or not finite; change it, or sample \
+        "weight {weight} is not a valid weight (edge {relation:?} into node {destination}, \
+         position {position} in its list); change it to a finite number of 0 or more, or sample \
          uniformly"
     )]
     Weight {
@@ -57,7 +57,7 @@ pub enum SampleError {
         edge_type: String,
     },
     /// A tensor has too many rows to look ahead.
-    #[error("tensor {tensor:?} has {num_rows} rows, too many for look-ahead")]
+    #[error("tensor {tensor:?} has {num_rows} rows; look-ahead supports fewer than 2^32 - 1")]
     TooManyRows {
         /// Name of the tensor.
         tensor: String,

@@ -172,7 +172,7 @@ impl<'a> Cursor<'a> {
     fn take(&mut self, count: usize, width: usize) -> Result<&'a [u8], String> {
         let len = count.checked_mul(width).and_then(|len| self.at.checked_add(len));
         let taken = len.and_then(|end| self.bytes.get(self.at..end));
-        let taken = taken.ok_or_else(|| format!("{count} x {width} bytes exceed it"))?;
+        let taken = taken.ok_or_else(|| format!("{count} x {width} bytes exceed the batch"))?;
         self.at += taken.len();
         Ok(taken)
     }

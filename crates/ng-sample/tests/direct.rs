@@ -425,7 +425,7 @@ fn pages_of_another_build_or_another_place_are_refused() {
         error.to_string()
     };
     assert!(swap(&other, first, first).contains("build"));
-    assert!(swap(&sound, first + page, first).contains("page 1"));
+    assert!(swap(&sound, first + page, first).contains("page number is 1"));
 }
 
 #[test]

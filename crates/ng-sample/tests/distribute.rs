@@ -279,7 +279,7 @@ fn writing_to_disk_can_be_forbidden_and_memory_that_is_too_small_is_refused() {
     let store = open(dir.path(), 88);
     let forbidden = Settings { two_phase: Some(false), ..settings(dir.path()) };
     let refused = Pipeline::new(sampler(&store), jobs(BATCHES), Way::Ahead(forbidden)).err();
-    assert!(refused.is_some_and(|error| error.to_string().contains("which are not allowed")));
+    assert!(refused.is_some_and(|error| error.to_string().contains("which the settings forbid")));
     let store = open(dir.path(), 12);
     let error = start(&store, settings(dir.path())).next().expect("an answer").expect_err("small");
     assert!(error.to_string().contains("memory"), "{error}");

@@ -232,7 +232,10 @@ fn weights_that_nothing_can_be_drawn_by_are_named() {
                         _ => panic!("{error}"),
                     };
                     assert_eq!(named, ("likes", node, position));
-                    assert!(error.to_string().contains(&format!("weight {text} at")), "{error}");
+                    assert!(
+                        error.to_string().contains(&format!("weight {text} is not")),
+                        "{error}"
+                    );
                 }
                 sampler.sample(&[(NODE, &[2])], 0).expect("lists that are not drawn from");
             }

@@ -74,7 +74,7 @@ impl Accelerators {
                 tracing::info!(
                     bundle,
                     setting,
-                    "using the last programmed bundle, not the setting"
+                    "using the bundle that a client set last, not the configured one"
                 );
             }
             for plugin in &kept.plugins {
@@ -235,7 +235,7 @@ impl Accelerators {
             // All models ran on it a moment ago.
             let back = self.program.swap(|_| Ok::<_, ProgramError>(Bundle::clone(&before)));
             if let Err(error) = back {
-                tracing::error!(%error, "the devices are lost at the next start: not recorded");
+                tracing::error!(%error, "a restart will lose the devices: they were not recorded");
             }
         }
         for model in models.models().into_iter().chain(models.sent_models()) {
@@ -308,7 +308,7 @@ fn found(config: &Config, file: &str) -> Result<(PathBuf, Probe), Problem> {
     if !is_name || file.ends_with('/') {
         let message = format!("{file:?} is not a file name");
         return Err(Problem::argument("file", message)
-            .remedy("give the name of a file in the plug-in folder, without a folder"));
+            .remedy("give only the name of a file in the plug-in folder"));
     }
     Ok((folder.join(file), probe))
 }

@@ -149,7 +149,7 @@ fn reload(serving: &Serving, read: Result<Config, ConfigError>, level: Option<&L
         Ok(fixed) if fixed.is_empty() => tracing::info!("reloaded the configuration"),
         Ok(fixed) => tracing::warn!(
             needs_restart = fixed.join(" "),
-            "reloaded the configuration; these settings need a restart"
+            "reloaded the configuration, except settings that need a restart"
         ),
         Err(error) => tracing::error!(%error, "reload failed; the configuration is unchanged"),
     }

@@ -359,8 +359,9 @@ fn options_of(
     (devices, threads): (Compute, usize),
 ) -> Result<EngineOptions, Problem> {
     if !request.devices.is_empty() {
-        let problem = Problem::argument("devices", "all models of a server use the same devices");
-        return Err(problem.remedy("set a bundle of devices with Program"));
+        let problem =
+            Problem::argument("devices", "a model on a server cannot have its own devices");
+        return Err(problem.remedy("set the devices of all models with the method Program"));
     }
     let snapshot = graph.store.snapshot();
     let fanouts = match request.fanouts.as_slice() {

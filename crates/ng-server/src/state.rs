@@ -69,7 +69,7 @@ impl State {
         let models = self.catalogue.models();
         let waits = models.iter().find(|model| model.engine.prepared().is_none())?;
         let share = waits.engine.ready() * 100.0;
-        Some(format!("{} is prepared to {share:.0} %", waits.title()))
+        Some(format!("model {} is being prepared: {share:.0} % done", waits.title()))
     }
 
     /// Admits an inference request and waits for its answer.

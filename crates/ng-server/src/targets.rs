@@ -22,7 +22,7 @@ impl Targets {
         }
     }
 
-    /// Whether there are no targets.
+    /// Whether the request has no targets.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -75,8 +75,10 @@ impl TryFrom<Option<v1::Targets>> for Targets {
             Some(Given::Graphs(graphs)) => Ok(Self::Graphs(graphs.ids)),
             Some(Given::Edges(edges)) if edges.sources.len() != edges.destinations.len() => {
                 let (sources, destinations) = (edges.sources.len(), edges.destinations.len());
-                let message = format!("{sources} sources and {destinations} destinations");
-                Err(Problem::argument("targets.edges", message).remedy("give equal numbers"))
+                let message =
+                    format!("the edges have {sources} sources and {destinations} destinations");
+                Err(Problem::argument("targets.edges", message)
+                    .remedy("give one destination for each source"))
             }
             Some(Given::Edges(edges)) => Ok(Self::Edges(edges.sources, edges.destinations)),
         }

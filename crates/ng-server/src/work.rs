@@ -147,7 +147,7 @@ impl Lane {
         if self.waiting.fetch_add(1, Ordering::Relaxed) >= WAITING_MAX {
             let message = "too many requests of this kind are waiting";
             return Err(Problem::new(Code::ResourceExhausted, "TOO_MANY_REQUESTS", message)
-                .remedy("try again a little later")
+                .remedy("try again later")
                 .retry_about(RETRY_AFTER));
         }
         let room = Arc::clone(&self.room).acquire_owned().await;
@@ -163,7 +163,11 @@ impl Lane {
         };
         tokio::task::spawn_blocking(run).await.unwrap_or_else(|error| {
             tracing::error!(%error, "a request panicked");
-            Err(Problem::new(Code::Internal, "DEFECT", "the request failed by a server bug"))
+            Err(Problem::new(
+                Code::Internal,
+                "DEFECT",
+                "the request failed because of a server bug",
+            ))
         })
     }
 }

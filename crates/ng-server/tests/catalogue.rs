@@ -257,7 +257,7 @@ fn a_damaged_catalogue_stops_the_start_and_says_what_to_do() {
         let refused = starts(&bytes).map(drop).expect_err("damaged");
         assert!(matches!(refused, ServeError::Catalogue(_)), "{refused}");
         let text = refused.to_string();
-        let says = text.contains("restore a copy of it") || text.contains("use a later release");
+        let says = text.contains("restore it from a copy") || text.contains("use a later release");
         assert!(text.contains(OWN) && says, "{text}");
     }
     let serving = starts(&bytes).expect("as it was");
@@ -303,7 +303,7 @@ fn a_store_has_one_name_whatever_links_lead_to_it() {
     let serving = started(folder.path(), |config| config);
     let all = names(&client(&serving, 0));
     assert_eq!(all.len(), 3);
-    assert!(all[1].0 == "near" && all[1].1.contains("is served as graph \"far\""), "{all:?}");
+    assert!(all[1].0 == "near" && all[1].1.contains("served as graph \"far\""), "{all:?}");
 }
 
 #[test]

@@ -27,8 +27,8 @@ pub enum DecodeError {
     },
     /// Scales that do not belong to the columns.
     #[error(
-        "{found} scales for {columns} columns of {stored}; expected one for each column of int8, \
-         or none"
+        "{found} scales for {columns} columns of {stored}; expected one scale for each column of \
+         i8, and none for other dtypes"
     )]
     Scales {
         /// On disk.

@@ -218,7 +218,7 @@ fn weights_become_the_nearest_steps_of_the_largest_of_their_column() {
     assert_ne!(of(&packed), of(&by_hand.unwrap()));
     assert_eq!(
         PackedWeights::quantise(&[f32::NAN], 1, 1).err().unwrap().to_string(),
-        "row 0, column 0 is NaN, which has no quantisation step"
+        "row 0, column 0 is NaN, which cannot be quantised"
     );
     assert_eq!(PackedWeights::quantise(&[], 0, 3).unwrap().width(), 3);
     let ragged = PackedWeights::quantise(&[0.0; 3], 2, 2).err();

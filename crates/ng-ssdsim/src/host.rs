@@ -102,7 +102,7 @@ impl MeasuredHost {
         }
         if !(0.0..=1e9).contains(&self.cpu_ns_per_read) {
             return error(format!(
-                "{} ns of processor time per read is not valid",
+                "{} ns of processor time per read is not valid: expected 0 to 1000000000",
                 self.cpu_ns_per_read
             ));
         }

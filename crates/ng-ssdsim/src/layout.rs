@@ -98,8 +98,8 @@ impl Stripes {
 pub enum LayoutError {
     /// The trace was recorded without places on pages of this size.
     #[error(
-        "the trace has no places of nodes on pages of {page_bytes} bytes; record it with that \
-         page size, or use another placement"
+        "the trace does not contain the positions of nodes on pages of {page_bytes} bytes; record \
+         it with that page size, or use another placement"
     )]
     NoPlaces {
         /// Of a page of the device.

@@ -88,8 +88,8 @@ pub enum SimulateError {
     },
     /// Several workers beside something that makes their batches one, or lets them share a cache.
     #[error(
-        "{workers} workers cannot be combined with {other}: batches of different workers are \
-         neither grouped nor share a cache"
+        "{workers} workers cannot be combined with {other}: batches of different workers can \
+         neither be grouped nor share a cache"
     )]
     Both {
         /// Batches at the same time.

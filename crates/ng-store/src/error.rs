@@ -335,7 +335,7 @@ pub enum BuildError {
         found: u64,
     },
     /// An edge type has no topology at commit.
-    #[error("edge type {edge_type} has no topology; push its edges (possibly none) and add it")]
+    #[error("edge type {edge_type} has no topology; add one, even if it has no edges")]
     TopologyMissing {
         /// The relation.
         edge_type: String,

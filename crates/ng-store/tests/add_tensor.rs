@@ -156,7 +156,7 @@ fn what_does_not_fit_is_refused_and_leaves_nothing() {
         (new("h", Dtype::F64, &[u64::MAX, u64::MAX]), 0, "1 to 1073741824 bytes"),
         (unknown, 0, "node type 9"),
         (good.clone(), count - 1, "rows, expected"),
-        (good.clone(), count + 1, "bytes after 0 of"),
+        (good.clone(), count + 1, "bytes after 0 rows"),
     ] {
         let error = if new.spec.shape.iter().any(|dim| *dim > 1 << 30) {
             store.add_tensor::<UpdateError>(&new, &mut |_| Ok(())).unwrap_err()

@@ -14,7 +14,7 @@ use crate::{MemoryUser, format_bytes};
 /// A reservation would exceed the limit.
 #[derive(Debug, Error, Clone, Copy, PartialEq, Eq)]
 #[error(
-    "the memory budget is too small for {purpose}: it needs {}, and {} of {} are free",
+    "the memory budget is too small for {purpose}: {} are needed, and {} of {} are free",
     format_bytes(*wanted_bytes), format_bytes(*free_bytes), format_bytes(*limit_bytes)
 )]
 pub struct BudgetExceeded {

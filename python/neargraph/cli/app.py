@@ -4,6 +4,7 @@ What must not live here: commands (`commands.py`) and what they print. The invar
 0, with 1 where a check found damage, with 2 after an error, and with 130 after Ctrl-C.
 """
 
+import os
 import sys
 import warnings
 from typing import Annotated, Any
@@ -21,6 +22,8 @@ __all__ = ["app", "main", "one_line", "quiet_torch"]
 
 # The base of the errors of typer, whatever parser it is built on.
 _ParseError: Any = typer.BadParameter.__mro__[2]
+_PACKAGE = os.path.dirname(neargraph.__file__)
+_PYTHONS_WARNING = warnings.formatwarning
 _HELP = "Train and serve graph neural networks on graphs larger than memory, from an SSD."
 
 app = typer.Typer(
@@ -56,6 +59,7 @@ def main(arguments: list[str] | None = None) -> None:
     given = list(sys.argv[1:] if arguments is None else arguments)
     reset(json="--json" in given)
     quiet_torch()
+    warnings.formatwarning = _warning_line
     try:
         code = app(given, prog_name="neargraph", standalone_mode=False)
         sys.exit(code if isinstance(code, int) else 0)
@@ -69,7 +73,21 @@ def main(arguments: list[str] | None = None) -> None:
         tell(error, given, _options(given))
         sys.exit(2)
     finally:
+        warnings.formatwarning = _PYTHONS_WARNING
         reset()
+
+
+def _warning_line(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    line: str | None = None,
+) -> str:
+    """A warning of this package on one line, without its place in the code."""
+    if not filename.startswith(_PACKAGE):
+        return _PYTHONS_WARNING(message, category, filename, lineno, line)
+    return f"warning: {' '.join(str(message).split())}\n"
 
 
 def _options(arguments: list[str]) -> frozenset[str]:

@@ -13,8 +13,8 @@ from .verify import report_rows
 _Base = Annotated[
     Path | None,
     typer.Option(
-        help="Copy only pages written since this earlier backup, in the same directory as the new "
-        "one. Restoring needs both backups.",
+        help="Earlier backup in the same directory. The new backup then holds only the pages that "
+        "were written since. Restoring needs both backups.",
         metavar="BACKUP",
     ),
 ]
@@ -50,9 +50,9 @@ def _warn(last: int, newest: int) -> None:
     """Says which commits a backup lacks. Those of another process are not counted."""
     missing = f"{newest - last:,} commits" if newest > last else "the commits"
     typer.echo(
-        f"warning: the backup lacks {missing} after commit {last}, which no checkpoint contains "
-        "yet. Make the backup in the process that writes: client.backup(NAME) of a server, "
-        "store.backup(PATH) of a Python program",
+        f"warning: the backup lacks {missing} after commit {last}: no checkpoint contains them "
+        "yet. Make the backup in the process that writes to the store: with client.backup(NAME) on "
+        "a server, with store.backup(PATH) in a Python program",
         err=True,
     )
 

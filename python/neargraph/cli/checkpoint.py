@@ -4,6 +4,13 @@ from .options import BusyTimeout, StoreArgument, opened
 from .settings import Json
 from .show import print_report
 
+_LABELS = {
+    "checkpoint_id": "checkpoint",
+    "lsn": "last commit",
+    "pages": "pages written",
+    "table_blocks": "page table blocks written",
+}
+
 
 def checkpoint(
     store: StoreArgument,
@@ -18,5 +25,5 @@ def checkpoint(
     with opened(store, busy_timeout=busy_timeout) as handle:
         recovered = handle.info()["commits_recovered"]
         report = {"commits_recovered": recovered, **handle.checkpoint()}
-    rows = [(name.replace("_", " "), value) for name, value in report.items()]
+    rows = [(_LABELS.get(name, name.replace("_", " ")), value) for name, value in report.items()]
     print_report(as_json, report, f"Checkpoint of {store}", rows)

@@ -29,7 +29,9 @@ _Layout = Annotated[
     ),
 ]
 _Method = Annotated[Literal["uniform", "labor", "weighted"], typer.Option(help="Sampling method.")]
-_Out = Annotated[Path | None, typer.Option(help="Directory of the files. Default: STORE/compiled.")]
+_Out = Annotated[
+    Path | None, typer.Option(help="Directory for the files. Default: STORE/compiled.")
+]
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the estimate and stop.")]
 _PageSize = Annotated[
     str, typer.Option(help="Page size of the direct layout, 4KiB to 64KiB.", metavar="SIZE")
@@ -49,6 +51,21 @@ _Memory = Annotated[
         metavar="SIZE",
     ),
 ]
+
+
+# Of a direct layout.
+_INFLATION = "{:.3f} times the bytes of rows, degrees and 4-byte neighbour ids"
+_ADDRESS = "{address_bytes} bytes, including {section_bits} bits for the number of the section"
+# The words of the report for people; `--json` has the names.
+_LABELS = {
+    "kept": "existing epochs kept",
+    "written_bytes": "written",
+    "hot_rows": "rows held in memory",
+    "hot_bytes": "memory for these rows",
+    "replay_memory_bytes": "memory for a replay",
+    "count_seconds": "time to count rows",
+    "seconds": "time in total",
+}
 
 
 def compile_(
@@ -71,7 +88,7 @@ def compile_(
     memory: _Memory = None,
     first_epoch: Annotated[int, typer.Option(help="Number of the first epoch.")] = 0,
     out: _Out = None,
-    overwrite: Annotated[bool, typer.Option(help="Overwrite existing epochs.")] = False,
+    overwrite: Annotated[bool, typer.Option(help="Overwrite existing files.")] = False,
     backend: Backend = "auto",
     recover: Recover = True,
     dry_run: _DryRun = False,
@@ -80,7 +97,7 @@ def compile_(
     """Sample epochs once and store them, so that loaders replay them.
 
     --layout direct writes no epochs. It writes the graph with feature rows beside neighbour lists,
-    for loaders with reading="direct_layout". Options of sampling and of epochs have no effect then.
+    for loaders with reading="direct_layout". Options of sampling and of epochs then have no effect.
     """
     import neargraph
     from neargraph.loader.compiling import EpochCompiler
@@ -118,8 +135,12 @@ def compile_(
             return
         compiler.check_room(estimate.total_bytes)
         report = compiler.run(progress, overwrite=overwrite)
-    rows = [(key.replace("_", " "), readable(key, value)) for key, value in report.items()]
+    rows = [(_label(key), readable(key, value)) for key, value in report.items()]
     print_report(as_json, {**found, "report": report}, f"Compiled {store}", rows)
+
+
+def _label(key: str) -> str:
+    return _LABELS.get(key, key.replace("_", " "))
 
 
 def _show_direct(store: Path, report: Mapping[str, Any], as_json: bool) -> None:
@@ -128,8 +149,8 @@ def _show_direct(store: Path, report: Mapping[str, Any], as_json: bool) -> None:
         ("tensors", ", ".join(report["tensors"]) or "none"),
         ("tensors left in the store", ", ".join(report["left_out"]) or "none"),
         ("size", f"{size(report['file_bytes'])} of {size(report['free_bytes'])} free"),
-        ("inflation", f"{report['inflation']:.3f} times rows, degrees and 4-byte neighbours"),
-        ("address", f"{report['address_bytes']} bytes; section: {report['section_bits']} bits"),
+        ("inflation", _INFLATION.format(report["inflation"])),
+        ("address", _ADDRESS.format(**report)),
         ("page", f"{report['page_bytes']:,} bytes"),
         ("pages read per node", report["pages_per_section"]),
         ("primary pages", report["primary_pages"]),

@@ -31,7 +31,7 @@ Cert = Annotated[
 Key = Annotated[Path | None, typer.Option(help="Private key of --cert (PEM).")]
 ServerName = Annotated[
     str | None,
-    typer.Option(help="Name in the server's certificate, if it is not that of the address."),
+    typer.Option(help="Name in the server's certificate, if it differs from the address."),
 ]
 
 
@@ -59,7 +59,7 @@ def client(
     if ca is None and (cert or key or server_name):
         raise typer.BadParameter("--cert, --key and --server-name need --ca")
     if (cert is None) != (key is None):
-        raise typer.BadParameter("--cert and --key need each other")
+        raise typer.BadParameter("give both --cert and --key, or neither")
     given = {"ca": ca, "cert": cert, "key": key, "server_name": server_name}
     tls = None if ca is None else given
     return neargraph.Client(address, token=token_of(token_file), timeout=timeout, tls=tls)

@@ -20,6 +20,20 @@ from .show import console, pairs_table, print_json, size
 
 # No rotational disk is as quick, and hardly an SSD is slower.
 _SLOW_READS_PER_S = 1000
+# Facts whose names are not words.
+_LABELS = {
+    "open_files": "limit of open files",
+    "dax": "DAX",
+    "direct_io": "O_DIRECT",
+    "io_uring": "io_uring",
+    "memlock_bytes": "limit of locked memory (memlock)",
+    "memlock_exempt": "exempt from memlock",
+    "memlock_bytes_per_queue": "locked memory per queue",
+    "ram_bytes": "RAM",
+    "memory_limit_bytes": "memory limit",
+    "backend": "back end",
+    "why": "reason",
+}
 # Virtual disks say that they are rotational, whatever is below.
 _VIRTUAL = ("vd", "xvd")
 _NETWORKS = ("nfs", "nfs4", "cifs", "smb2", "ceph", "fuse", "fuseblk", "9p", "lustre")
@@ -84,23 +98,27 @@ def advice(facts: dict[str, Any]) -> list[str]:
             "Parquet and Arrow files need pyarrow; install it with: pip install "
             "'neargraph[parquet]'"
         )
-    if _is_slow(facts):
-        name = facts["device"]["device"]
-        lines.append(f"{name} is a rotational disk, slow at random reads; keep stores on an SSD")
+    lines.extend(_of_disk(facts))
     system = str(facts["probe"].get("file_system", ""))
     if system in _NETWORKS or system.startswith("fuse"):
-        lines.append(f"{system} is not a local file system; keep stores on a local SSD")
+        lines.append(f"{system} is a network or FUSE file system; keep stores on a local SSD")
     lines.extend(str(line) for line in facts["probe"].get("advice", []))
     return lines or ["nothing to change"]
 
 
-def _is_slow(facts: dict[str, Any]) -> bool:
-    """Whether the disk is rotational: by its rate, or by what the system says of real disks."""
+def _of_disk(facts: dict[str, Any]) -> list[str]:
+    """What is said of a slow disk: by its rate, or by what the system says of real disks."""
     measured = facts.get("measured")
     if measured:
-        return bool(measured["reads_per_s"] < _SLOW_READS_PER_S)
+        rate = measured["reads_per_s"]
+        if rate >= _SLOW_READS_PER_S:
+            return []
+        return [f"the disk serves only {rate:,.0f} random reads per second; keep stores on an SSD"]
     device = facts["device"]
-    return bool(device["rotational"]) and not device["device"].startswith(_VIRTUAL)
+    if not device["rotational"] or device["device"].startswith(_VIRTUAL):
+        return []
+    name = device["device"]
+    return [f"{name} is a rotational disk, slow at random reads; keep stores on an SSD"]
 
 
 def _of_torch(facts: dict[str, Any]) -> list[str]:
@@ -131,7 +149,7 @@ def _torch_rows(facts: dict[str, Any]) -> list[tuple[str, Any]]:
         return [("torch", f"fails to import: {torch['error']}")]
     rows = [
         ("torch", f"{torch['version']} ({torch['build']} build)"),
-        ("threads", f"{torch['threads']}, {torch['interop_threads']} between operations"),
+        ("threads", f"{torch['threads']} in operations, {torch['interop_threads']} between them"),
         ("NVIDIA driver", facts["nvidia_driver"]),
     ]
     for at, gpu in enumerate(torch["gpus"]):
@@ -149,11 +167,12 @@ def _shown(facts: dict[str, Any]) -> list[tuple[str, Any]]:
             continue
         if key == "rotational" and value is None:
             value = "unknown"
-        elif key.endswith("_bytes"):
+        elif key.endswith("_bytes") or key == "memlock_bytes_per_queue":
             value = "unlimited" if value is None else size(value)
         elif isinstance(value, list | dict):
             value = _flat(value)
-        rows.append((key.removesuffix("_bytes").replace("_", " "), value))
+        label = key.removesuffix("_bytes").replace("_", " ")
+        rows.append((_LABELS.get(key, label), value))
     return rows
 
 

@@ -43,6 +43,8 @@ def tell_usage(error: Any) -> None:
     """Prints what is wrong with a command line; `error` is typer's."""
     # Checks of values are those of pydantic, which says so first.
     text = _flat(error.format_message()).replace("Value error, ", "").rstrip(".")
+    # Of options that do not go together, no value is invalid.
+    text = text.removeprefix("Invalid value: ")
     text = text[:1].lower() + text[1:]
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "neargraph"

@@ -36,4 +36,4 @@ def evaluate(
     found = evaluate(run, split, store=store, state=state)
     rows = [("parameters", f"{found['state']}, epoch {found['epoch']}")]
     rows += [(name, f"{value:.4f}") for name, value in found["metrics"].items()]
-    print_report(as_json, {"run": str(run), **found}, f"{split} of {run}", rows)
+    print_report(as_json, {"run": str(run), **found}, f"Metrics of {run} on {split}", rows)

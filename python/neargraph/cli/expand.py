@@ -8,6 +8,7 @@ import typer
 from neargraph._room import minimum_of
 from neargraph.exceptions import UnsupportedArgument
 
+from .import_ import import_words, row_label
 from .options import Recover, StoreArgument, opened
 from .settings import Json
 from .show import bars, print_notes, print_report, readable
@@ -38,12 +39,12 @@ def expand(
     density: _Density = None,
     seed_graph: Annotated[
         Path | None,
-        typer.Option(help="Edges of the seed graph: a .npy file, [2, E] or [E, 2]."),
+        typer.Option(help="Edges of the seed graph: a .npy file of shape [2, E] or [E, 2]."),
     ] = None,
     memory: _Memory = None,
     reverse: Annotated[bool, typer.Option(help="Also store the reverse edge types.")] = False,
     threads: Annotated[
-        int | None, typer.Option(help="Threads. Default: one for each core.")
+        int | None, typer.Option(help="Number of threads. Default: one for each core.")
     ] = None,
     overwrite: Annotated[
         bool, typer.Option(help="Replace OUT if it exists and no process writes to it.")
@@ -74,11 +75,10 @@ def expand(
             reverse=reverse,
             threads=threads,
             overwrite=overwrite,
+            words=import_words,
         )
     rows = [
-        (key.replace("_", " "), readable(key, value))
-        for key, value in report.items()
-        if key != "notes"
+        (row_label(key), readable(key, value)) for key, value in report.items() if key != "notes"
     ]
     print_report(as_json, {"out": str(out), **report}, f"Wrote {out}", rows)
     print_notes(report["notes"])

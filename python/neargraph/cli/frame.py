@@ -194,7 +194,7 @@ def with_common(command: Callable[..., None], is_root: bool = False) -> Callable
             tell_interrupt()
             raise typer.Exit(130) from None
         if settings.verbose and not is_root:
-            typer.echo(f"{time.perf_counter() - start:.2f} s", err=True)
+            typer.echo(f"time in total: {time.perf_counter() - start:.2f} s", err=True)
 
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}

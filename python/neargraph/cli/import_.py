@@ -93,7 +93,7 @@ def _import(values: dict[str, Any]) -> None:
         _run(plan, out, settings, estimate, as_json)
         return
     preview = preview_import(plan, out, settings)
-    notes = in_words([asdict(note) for note in plan.notes], _words)
+    notes = in_words([asdict(note) for note in plan.notes], import_words)
     if as_json:
         print_json({**_planned(plan, estimate, notes), "preview": preview})
     else:
@@ -101,7 +101,8 @@ def _import(values: dict[str, Any]) -> None:
         print_notes(notes)
 
 
-def _words(remedy: dict[str, Any]) -> str:
+def import_words(remedy: dict[str, Any]) -> str:
+    """What to do about a note, by the options of this command."""
     return on_command_line(remedy, _options())
 
 
@@ -117,16 +118,16 @@ def _run(
         with bars() as progress:
             report = run_import(plan, out, settings, progress)
     except ImportFailed as error:
-        error.notes = in_words(error.notes, _words)
+        error.notes = in_words(error.notes, import_words)
         if as_json and error.notes:
             print_json({"out": None, **_planned(plan, estimate, list(error.notes))})
         elif error.notes:
             _show_notes(list(error.notes))
             raise ImportFailed(
-                f"{out} was not written: --strict, and the import has notes"
+                f"{out} was not written: the import has notes, and --strict is given"
             ) from None
         raise
-    report["notes"] = in_words(report["notes"], _words)
+    report["notes"] = in_words(report["notes"], import_words)
     if not as_json:
         _show_report(out, report)
         return
@@ -164,7 +165,7 @@ def _show_plan(plan: GraphPlan, estimate: dict[str, Any]) -> None:
 
 
 def _show_report(out: Path, report: dict[str, Any]) -> None:
-    rows = [(_label(key), readable(key, report[key])) for key in report if key != "notes"]
+    rows = [(row_label(key), readable(key, report[key])) for key in report if key != "notes"]
     console().print(pairs_table(f"Wrote {out}", rows))
     print_notes(report["notes"])
 
@@ -181,7 +182,7 @@ _LABELS = {
     "seconds": "time",
     "topology_seconds": "... of neighbour lists",
     "tensor_seconds": "... of node and edge data",
-    "hidden_share": "... both at the same time",
+    "hidden_share": "... overlap of both",
     "publish_seconds": "... of syncing to the disk",
     "temp_bytes": "temporary files, at most",
     "temp_written_bytes": "temporary files, written in total",
@@ -190,5 +191,6 @@ _LABELS = {
 }
 
 
-def _label(key: str) -> str:
+def row_label(key: str) -> str:
+    """The words for an entry of a report."""
     return _LABELS.get(key, key.replace("_", " "))

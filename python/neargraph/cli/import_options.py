@@ -113,7 +113,8 @@ Columns = Annotated[
 TimeScale = Annotated[
     float | None,
     typer.Option(
-        help="Text: multiply times by this factor and round, e.g. 1000 for seconds with fractions.",
+        help="Text: multiply time values by this factor and round, e.g. 1000 for seconds with "
+        "fractions.",
         rich_help_panel=_TEXT,
     ),
 ]
@@ -156,7 +157,10 @@ Reverse = Annotated[
 ]
 EdgeIds = Annotated[
     bool,
-    typer.Option(help="Store the input row of each edge as its id.", rich_help_panel=_EDGES),
+    typer.Option(
+        help="Store the row number of each edge in the input as its edge id.",
+        rich_help_panel=_EDGES,
+    ),
 ]
 Relabel = Annotated[
     bool,
@@ -267,7 +271,7 @@ class CopiedInput:
         """Reads up to ``count`` bytes."""
         piece = self._stream.read(count)
         self._count += len(piece)
-        self._progress("copy standard input, bytes", self._count, None)
+        self._progress("bytes copied from standard input", self._count, None)
         return piece
 
 
@@ -277,12 +281,12 @@ def sources_of(
     """Returns the files that are named, or the tables."""
     if tables is not None:
         if sources:
-            raise ValueError("name files, or --nodes and --edges, not both")
+            raise ValueError("give either files or --edges (with --nodes), not both")
         return tables
     if not sources:
-        raise ValueError("name a file to read, or tables with --edges")
+        raise ValueError("no input: name a file to read, or give tables with --edges")
     if sources.count("-") > 1:
-        raise ValueError("- (standard input) is given twice")
+        raise ValueError("- (standard input) is given twice; name it once")
     stream = CopiedInput(standard_input(), progress) if "-" in sources else None
     return [cast(IO[bytes], stream) if text == "-" else text for text in sources]
 
@@ -299,7 +303,7 @@ def tables_of(values: dict[str, Any]) -> Tables | None:
         triple, file = _pair(text, "--edges", "user,buys,item=buys.csv")
         parts = [part.strip() for part in triple.split(",")]
         if len(parts) != 3 or not all(parts):
-            raise ValueError(_form(triple, "edge type", "user,buys,item"))
+            raise ValueError(_form(triple, "edge type of --edges", "user,buys,item"))
         tables.setdefault((parts[0], parts[1], parts[2]), []).append(file)
     files: dict[str, list[str]] = {}
     for text in values["nodes"] or ():
@@ -324,8 +328,10 @@ def _columns_of(edges: Iterable[Triple], columns: list[str] | None) -> dict[Trip
         match = [triple for triple in edges if parts in (triple, (triple[1],))]
         if len(match) != 1:
             known = "; ".join(",".join(triple) for triple in edges)
-            what = "names no table" if not match else "names several tables"
-            raise ValueError(f"--columns {text}: {name!r} {what} of --edges ({known})")
+            what = "no table" if not match else "several tables"
+            raise ValueError(
+                f"--columns {text}: {name!r} names {what} of --edges; expected one of {known}"
+            )
         found[match[0]] = parse_columns(listed) or {}
     return found
 

@@ -55,7 +55,7 @@ def _table(
     for at in range(count):
         table.add_row(*(column[at] if at < len(column) else "" for column in cells))
     rest = [tensor["name"] for tensor in tensors[_COLUMNS_SHOWN:]]
-    return titled(title + (f" (not shown: {', '.join(rest)})" if rest else ""), table)
+    return titled(title + (f" (tensors not shown: {', '.join(rest)})" if rest else ""), table)
 
 
 def _cell(row: Any, shape: list[int]) -> str:

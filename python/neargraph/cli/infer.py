@@ -47,7 +47,10 @@ def infer(
     from neargraph.layerwise import Inference
 
     if nodes != "all":
-        raise UnsupportedArgument(f"--nodes {nodes}: layer-wise inference computes all nodes")
+        raise UnsupportedArgument(
+            f"--nodes {nodes} is not valid: infer computes all nodes; for some nodes, use "
+            "`neargraph predict`"
+        )
     with Inference(store, model, memory=memory, threads=threads) as inference:
         planned = inference.plan
         if plan:
@@ -90,7 +93,7 @@ def _print_plan(as_json: bool, plan: "InferencePlan") -> None:
         counts = (f"{one['num_nodes']:,}", names, str(one["scans"]), str(one["blocks"]))
         read, written = size(one["read_bytes"]), size(one["write_bytes"])
         table.add_row(str(at + 1), *counts, read, written)
-    console().print(titled("Plan: each block reads the tables of its scans once", table))
+    console().print(titled("Plan: each scan of a node block reads its tables once", table))
 
 
 def _print_result(as_json: bool, plan: "InferencePlan", result: "InferenceResult") -> None:
@@ -103,8 +106,9 @@ def _print_result(as_json: bool, plan: "InferencePlan", result: "InferenceResult
         "table_read_bytes": result.table_read_bytes,
         "plan": plan,
     }
-    begun = [("begun", f"{how}: {meaning}")] if meaning else []
+    start = "from the beginning" if how == "anew" else how
+    begun = [("started", f"{start}: {meaning}")] if meaning else []
     files = [(name, str(path)) for name, path in result.paths.items()]
     tensors = [(name, f"tensor {called} of the store") for name, called in result.tensors.items()]
     rows = [*files, *tensors, *begun]
-    print_report(as_json, report, "Inferred", rows)
+    print_report(as_json, report, "Inference finished", rows)

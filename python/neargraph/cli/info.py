@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 _Times = Annotated[
     bool,
-    typer.Option("--times", help="Show the first and last time of edges; reads all their lists."),
+    typer.Option(
+        "--times", help="Show the first and last time of edges; reads all neighbour lists."
+    ),
 ]
 
 
@@ -43,7 +45,7 @@ def info(
         ("edges", facts["num_edges"]),
         ("checkpoint", str(facts["checkpoint_id"])),
         ("last commit", str(facts["lsn"])),
-        ("commits waiting", facts["commits_waiting"]),
+        ("commits in the log", facts["commits_waiting"]),
         ("fingerprint", facts["fingerprint"]),
         ("on disk", size(facts["disk_bytes"])),
         ("log on disk", size(facts["log_bytes"])),

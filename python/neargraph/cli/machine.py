@@ -151,7 +151,7 @@ def measured(path: Path) -> dict[str, Any] | None:
             return _measured(Path(file.name))
     except OSError as error:
         raise UnsupportedArgument(
-            f"{path}: a file of 64 MiB to measure the disk cannot be written ({error}); name "
+            f"{path}: cannot write a file of 64 MiB to measure the disk ({error}); name "
             "another folder"
         ) from error
 

@@ -64,12 +64,12 @@ def _summary(facts: dict[str, Any]) -> list[tuple[str, Any]]:
     rows: list[tuple[str, Any]] = [
         ("parameters", facts["num_parameters"]),
         ("weights", ", ".join(f"{size(n)} of {dtype}" for dtype, n in weights.items()) or "none"),
-        ("nodes", facts["num_nodes"]),
-        ("operators", f"ONNX {facts['opset']}{domains}"),
+        ("operations", facts["num_nodes"]),
+        ("operator sets", f"ONNX {facts['opset']}{domains}"),
         ("fanouts", json.dumps(said["fanouts"]) if "fanouts" in said else None),
         ("tensors of a batch", ", ".join(facts["tensors"]) or None),
-        ("exported from schema", said.get("schema_sha256")),
-        ("exported by", said.get("neargraph_version")),
+        ("SHA-256 of the store's schema", said.get("schema_sha256")),
+        ("exported by neargraph", said.get("neargraph_version")),
     ]
     known = {"fanouts", "schema_sha256", "neargraph_version", "batch_pre"}
     rows += [(name, json.dumps(value)) for name, value in said.items() if name not in known]

@@ -62,8 +62,8 @@ def neighbors(
 ) -> None:
     """List the neighbours of a node, with edge ids, times and weights.
 
-    --out reads the reverse edges of the store, if it has them (`neargraph import --reverse`).
-    Otherwise it reads all lists.
+    --out reads the reverse edges if the store has them (`neargraph import --reverse`), and
+    otherwise all neighbour lists.
     """
     from .head import print_rows
 
@@ -82,7 +82,7 @@ def neighbors(
         return
     for one in lists:
         shown = len(one["rows"])
-        some = f", the first {shown:,}" if shown < one["count"] else ""
+        some = f" (first {shown:,} shown)" if shown < one["count"] else ""
         which = f"{'out' if out else 'in'}-neighbour{'' if one['count'] == 1 else 's'} of {node}"
         print_rows(f"{' - '.join(one['type'])}: {one['count']:,} {which}{some}", one["rows"])
 
@@ -123,7 +123,7 @@ def _number(snap: "Snapshot", kind: "Kind", node: str, by_number: bool) -> int:
         if number < 0:
             raise NodeNotFound(
                 f"{snap.path}: no node of type {kind.name!r} has the string id {node!r}; give "
-                "--by-number if it is a number"
+                "--by-number to read NODE as a number"
             )
     elif node.isdigit():
         number = int(node)

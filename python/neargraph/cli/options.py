@@ -95,8 +95,8 @@ NodeType = Annotated[
 Prepare = Annotated[
     Literal["metadata", "hot", "all"],
     typer.Option(
-        help="Data to load into memory: indexes (metadata), also lists and frequent rows (hot), "
-        "or everything that the model reads (all)."
+        help="Data to load into memory: indexes (metadata); indexes, lists and frequent rows "
+        "(hot); or everything that the model reads (all)."
     ),
 ]
 """What an engine loads before the first request."""
@@ -125,12 +125,12 @@ def reads_line(stats: Mapping[str, Any]) -> str:
 
     >>> reads_line({"reads": 2, "read_bytes": 131072, "useful_bytes": 4096, "rows_served": 0,
     ...             "hit_rate": 0.0, "budget_peak": 8_260_000})
-    '2 reads of 131 kB, 4.1 kB of them used; budget peak 8.26 MB'
+    '131 kB in 2 reads, 4.1 kB of it used; budget peak 8.26 MB'
     """
     hits = f", {100 * stats['hit_rate']:.0f} % of rows cached" if stats["rows_served"] else ""
     read, used = format_bytes(stats["read_bytes"]), format_bytes(stats["useful_bytes"])
     peak = format_bytes(stats["budget_peak"])
-    return f"{stats['reads']:,} reads of {read}, {used} of them used{hits}; budget peak {peak}"
+    return f"{read} in {stats['reads']:,} reads, {used} of it used{hits}; budget peak {peak}"
 
 
 def parse_fanouts(text: str) -> tuple[int, ...]:
@@ -143,5 +143,6 @@ def parse_fanouts(text: str) -> tuple[int, ...]:
         return tuple(int(part) for part in text.split(","))
     except ValueError:
         raise UnsupportedArgument(
-            f"invalid fanouts {text!r}: expected comma-separated counts, e.g. 15,10 (-1 = all)"
+            f"--fanouts {text!r} is not valid: expected comma-separated counts, e.g. 15,10 "
+            "(-1 = all)"
         ) from None

@@ -28,10 +28,11 @@ _SHOWN = 20
 _TOGETHER = 4096
 
 _Nodes = Annotated[
-    str, typer.Option(help="Nodes: train, val, test, all, ids (17,4), or a .npy file of ids.")
+    str, typer.Option(help="Nodes: train, val, test, all, ids such as 17,4, or a .npy file of ids.")
 ]
 _Out = Annotated[
-    Path | None, typer.Option(help="Output file: .npy, or .parquet with a column of ids.")
+    Path | None,
+    typer.Option(help="File for the output rows: .npy, or .parquet with a column of ids."),
 ]
 _Top = Annotated[int, typer.Option(help="Number of classes to print for each node.")]
 
@@ -87,7 +88,7 @@ def predict(
     report |= {"nodes": len(ids), "shape": list(rows.shape)}
     if out is not None:
         report["out"] = str(out)
-        print_report(as_json, report, f"Predicted by {model}", list(report.items()))
+        print_report(as_json, report, f"Output rows of {model}", list(report.items()))
         return
     answers = _raw(ids, rows) if raw else _classes(ids, rows, top, names)
     if as_json:
@@ -96,7 +97,8 @@ def predict(
     shown = [(f"node {one['node']}", _text(one)) for one in answers[:_SHOWN]]
     if len(answers) > _SHOWN:
         shown.append(("...", f"{len(answers) - _SHOWN:,} more; use --json or --out for all"))
-    print_report(False, report, f"Predicted by {model}", shown)
+    title = f"Output rows of {model}" if raw else f"Classes predicted by {model} (probability)"
+    print_report(False, report, title, shown)
 
 
 def _check(out: Path | None, top: int) -> None:

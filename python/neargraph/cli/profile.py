@@ -16,24 +16,32 @@ from .show import bars, console, print_json, titled
 
 profile = typer.Typer(**PLAIN, cls=Group, no_args_is_help=True)
 
+_LARGE = "for 50,000 nodes or more"
+
 _Models = Annotated[str, typer.Option(help="Models to train, comma-separated: gcn, sage, cluster.")]
 _Fanouts = Annotated[
-    str | None, typer.Option(help="Fanouts of GraphSAGE. Default: 10,10; 25,15 from 50,000 nodes.")
+    str | None, typer.Option(help=f"Fanouts of GraphSAGE. Default: 10,10, or 25,15 {_LARGE}.")
 ]
 _BatchSize = Annotated[
     int | None,
-    typer.Option(help="Seeds per batch of GraphSAGE. Default: 16; 256 from 50,000 nodes."),
+    typer.Option(help=f"Seeds per batch of GraphSAGE. Default: 16, or 256 {_LARGE}."),
 ]
 _Hidden = Annotated[
-    int | None, typer.Option(help="Hidden width. Default: 16; 256 from 50,000 nodes.")
+    int | None,
+    typer.Option(help=f"Width of hidden layers. Default: 16, or 256 {_LARGE} (GCN: 16)."),
 ]
-_Parts = Annotated[int | None, typer.Option(help="Clusters. Default: 100; 1000 from 50,000 nodes.")]
+_Parts = Annotated[
+    int | None, typer.Option(help=f"Clusters of ClusterGCN. Default: 100, or 1000 {_LARGE}.")
+]
 _BatchParts = Annotated[
-    int | None, typer.Option(help="Clusters per batch. Default: 16; 32 from 50,000 nodes.")
+    int | None, typer.Option(help=f"Clusters per batch. Default: 16, or 32 {_LARGE}.")
 ]
 _Fused = Annotated[
     bool,
-    typer.Option(help="Use a sparse product in GraphSAGE; aggregate then includes message."),
+    typer.Option(
+        help="Aggregate by a sparse product in GraphSAGE. The stage aggregate then includes the "
+        "stage message."
+    ),
 ]
 _Interval = Annotated[
     float, typer.Option(help="Seconds between samples of processor, disk and memory use.")
@@ -173,8 +181,8 @@ def load_sheet(loads: Sequence[Mapping[str, Any]]) -> Sheet:
         file = f"{entry['bytes'] / 1e3:,.0f} kB"
         spreads = [spread(took, 1e3), spread(opening, 1e3), spread(rates)]
         rows.append([entry["backend"], file, *spreads])
-    columns = ["back end", "file", "loading ms", "of that opening ms", "MB/s"]
-    return "One file from the disk", columns, rows
+    columns = ["back end", "file", "loading ms", "of which opening ms", "MB/s"]
+    return "Loading one file from the disk", columns, rows
 
 
 def training_sheets(backend: str, entries: Sequence[Mapping[str, Any]]) -> list[Sheet]:
@@ -192,7 +200,7 @@ def training_sheets(backend: str, entries: Sequence[Mapping[str, Any]]) -> list[
         work.append([name, *_a_batch(runs, _WORK), *_counted(runs)])
     counted = ["reads", "read MB", "hit rate"]
     return [
-        (f"{backend}: the machine", ["model", *_SYSTEM, "training s"], system),
+        (f"{backend}: use of the machine", ["model", *_SYSTEM, "training s"], system),
         (f"{backend}: training loop, ms per batch", ["model", "batches", *_STAGES], parts),
         (f"{backend}: background threads, ms per batch", ["model", *_WORK, *counted], work),
     ]

@@ -17,8 +17,8 @@ from .show import bars, console, pairs_table, print_json
 _Data = Annotated[
     Path | None,
     typer.Option(
-        help="Data to measure accuracy and to search fixed-point scales: a store, NAME.ng, or "
-        "arrays by input name, NAME.npz."
+        help="Data to measure accuracy, required for fixed point: a store, NAME.ng, or arrays by "
+        "input name, NAME.npz."
     ),
 ]
 
@@ -32,7 +32,10 @@ def quantise(
     ] = "int8",
     data: _Data = None,
     rounds: Annotated[
-        int, typer.Option(min=0, help="Rounds of the search for scales; each tries every value.")
+        int,
+        typer.Option(
+            min=0, help="Number of times that the search for fixed-point scales tries each value."
+        ),
     ] = 2,
     as_json: Json = False,
 ) -> None:
@@ -54,10 +57,15 @@ def quantise(
     if as_json:
         print_json(asdict(done))
         return
-    rows: list[tuple[str, Any]] = [("to", to), ("weights", ", ".join(done.narrowed))]
-    rows += [(f"kept: {name}", why) for name, why in done.kept.items()]
+    rows: list[tuple[str, Any]] = [
+        ("number format", to),
+        ("converted weights", ", ".join(done.narrowed)),
+    ]
+    rows += [(f"not converted: {name}", why) for name, why in done.kept.items()]
     if done.losses is not None:
-        rows += [("loss", "{:.4f} in f32, {:.4f} here".format(*done.losses)), ("runs", done.runs)]
+        before, after = done.losses
+        rows.append(("loss", f"{before:.4f} in f32, {after:.4f} in {to}"))
+        rows.append(("runs of the search", done.runs))
     out = console()
     out.print(pairs_table(f"Quantised {source} to {target}", rows))
     if done.measured:

@@ -38,13 +38,15 @@ def query(
         raise typer.BadParameter("give one of --nodes, --edges and --graph-ids")
     targets: dict[str, Any] = {}
     if nodes is not None:
-        targets["nodes"] = _numbers(nodes)
+        targets["nodes"] = _numbers("--nodes", nodes)
     elif graph_ids is not None:
-        targets["graph_ids"] = _numbers(graph_ids)
+        targets["graph_ids"] = _numbers("--graph-ids", graph_ids)
     elif edges is not None:
-        pairs = [_numbers(pair, "-") for pair in edges.split(",")]
+        pairs = [_numbers("--edges", pair, "-") for pair in edges.split(",")]
         if any(len(pair) != 2 for pair in pairs):
-            raise typer.BadParameter(f"{edges!r} is not a valid list of pairs, e.g. 1-2,3-4")
+            raise typer.BadParameter(
+                f"--edges {edges!r} is not valid: expected pairs such as 1-2,3-4"
+            )
         targets["edges"] = list(zip(*pairs, strict=True))
     made = client(address, timeout, token_file, ca, cert, key, server_name)
     with made as server:
@@ -71,8 +73,10 @@ def query(
     console().print(titled(f"{answer.model}, commit {answer.snapshot.commit}", table))
 
 
-def _numbers(text: str, between: str = ",") -> list[int]:
+def _numbers(option: str, text: str, between: str = ",") -> list[int]:
     try:
         return [int(part) for part in text.split(between)]
     except ValueError:
-        raise typer.BadParameter(f"{text!r} is not a valid list of ids, e.g. 1{between}2") from None
+        raise typer.BadParameter(
+            f"{option} {text!r} is not valid: expected ids such as 1{between}2"
+        ) from None

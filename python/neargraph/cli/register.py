@@ -26,7 +26,7 @@ def register(
 ) -> None:
     """Register a model file with a server.
 
-    Sends the file. If the name is already registered, the server adds a new version of it.
+    Sends the file. If the name is already registered, the server adds a new version.
     """
     with client(address, timeout, token_file, ca, cert, key, server_name) as server:
         # Waits for a server that is starting: a client repeats this call, and no registration.

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 _Visits = Annotated[
     Path | None,
     typer.Option(
-        help="File of visited node ids (.npy or text), repeated for each visit. The most frequent "
-        "nodes come first on disk."
+        help="File of node ids, one for each visit (.npy or text). The most visited nodes come "
+        "first on disk."
     ),
 ]
 _By = Annotated[
@@ -40,7 +40,9 @@ def reorganize(
     batch_size: Annotated[int, typer.Option(help="Seeds per batch.")] = 1024,
     seeds: Seeds = None,
     node_type: NodeType = None,
-    batches: Annotated[int, typer.Option(help="Batches to sample; their pages are counted.")] = 32,
+    batches: Annotated[
+        int, typer.Option(help="Batches to sample to count the pages that they read.")
+    ] = 32,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the effect and the disk space; write nothing.")
     ] = False,
@@ -70,7 +72,7 @@ def reorganize(
     order = {"by": "visits" if visits else by, "seeds": named}
     report: dict[str, Any] = {**order, **found}
     is_dry = report["written"] is None
-    title = f"Reorganising {store} would change (nothing was written)"
+    title = f"Effect of reorganising {store} (nothing was written)"
     print_report(as_json, report, title if is_dry else f"Reorganised {store}", _rows(report))
 
 
@@ -97,9 +99,12 @@ def _rows(report: dict[str, Any]) -> list[tuple[str, Any]]:
     for counts in report["pages"]:
         name = f"{counts['node_type']}.{counts['tensor']}"
         rows += [
-            (f"{name}: rows a batch", f"{counts['rows_per_batch']:,.0f}"),
-            ("  pages a batch", _change(counts, "pages")),
-            (f"  of {together} batches read together", _change(counts, "pages_together")),
+            (f"{name}: rows per batch", f"{counts['rows_per_batch']:,.0f}"),
+            ("  pages per batch", _change(counts, "pages")),
+            (
+                f"  pages per batch if {together} are read together",
+                _change(counts, "pages_together"),
+            ),
         ]
     rows.append(("disk space needed", format_bytes(report["space_bytes"])))
     if (written := report["written"]) is not None:

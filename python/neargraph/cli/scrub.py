@@ -14,7 +14,9 @@ def scrub(
     store: StoreArgument,
     max_rate: Annotated[
         str | None,
-        typer.Option(help="Read at most this much a second, e.g. 200MB.", metavar="SIZE"),
+        typer.Option(
+            help="Maximum bytes to read per second, e.g. 200MB. Default: no limit.", metavar="SIZE"
+        ),
     ] = None,
     memory: Memory = None,
     recover: Recover = True,

@@ -50,7 +50,8 @@ OPTIONS: dict[str, Any] = {
     ],
     "quiet": Annotated[bool, _option("--quiet", "-q", text="Print no progress and no notes.")],
     "no_color": Annotated[
-        bool, _option("--no-color", text="Print no colours. Setting NO_COLOR has the same effect.")
+        bool,
+        _option("--no-color", text="Print no colours. The variable NO_COLOR has the same effect."),
     ],
     "debug": Annotated[bool, _option("--debug", text="Print the traceback of an error.")],
 }

@@ -26,12 +26,13 @@ _Store = Annotated[
     ),
 ]
 _Tensor = Annotated[
-    str | None, typer.Option(help="Node tensor of the features, or none. Default: x.")
+    str | None,
+    typer.Option(help="Node tensor of the features, or none for no features. Default: x."),
 ]
 _Dataset = Annotated[
     str | None,
     typer.Option(
-        help="Published data sets instead of a store, comma-separated: reddit, amazon, movielens, "
+        help="Data sets to model instead of a store, comma-separated: reddit, amazon, movielens, "
         "ogbn, ppi; or all."
     ),
 ]
@@ -51,8 +52,8 @@ _Host = Annotated[
 _Memory = Annotated[
     str | None,
     typer.Option(
-        help="Memory budget of the store, or memory of the host, e.g. 256MB. Default: a quarter "
-        "of RAM.",
+        help="Memory budget of the store, or with --dataset the memory of the host, e.g. 256MB. "
+        "Default: a quarter of RAM.",
         metavar="SIZE",
     ),
 ]
@@ -77,7 +78,7 @@ _RowBytes = Annotated[
 _Platforms = Annotated[str, typer.Option(help="Platforms to simulate, comma-separated; or all.")]
 _Mode = Annotated[
     Literal["paper", "detailed"],
-    typer.Option(help="Simulate as published (paper), or also host and queues (detailed)."),
+    typer.Option(help="Costs as published (paper), or also those of host and queues (detailed)."),
 ]
 _Layer = Annotated[Literal["sage", "gcn", "gin", "ngcf"], typer.Option(help="Type of GNN layer.")]
 _Inference = Annotated[bool, typer.Option("--inference", help="Simulate inference: no gradients.")]
@@ -202,7 +203,8 @@ def _show(found: Any, about: dict[str, Any], out: Path | None, as_json: bool) ->
         title = f"Simulated batches of seed {answer.seeds[0]}"
     console().print(titled(title, table(found)))
     typer.echo(
-        "bound by: the component with the most work (time of a batch over time of this work)"
+        "bound by: the component with the most work; in parentheses, time of a batch / time of "
+        "this work"
     )
     if page is not None:
         typer.echo(f"report: {page}")
@@ -359,11 +361,12 @@ def show_ablation(found: list[Any], as_json: bool) -> None:
         for switch in dict.fromkeys(row["switch"] for row in runs.rows):
             made.add_row(switch, *(f"{ratio:.2f}" for ratio in moved(runs, switch).values()))
             for (quicker, slower), ratio in overtakes(runs, switch).items():
-                lines.append(f"without {switch} {quicker} overtakes {slower} ({ratio:.3f})")
-        console().print(
-            titled(f"{runs.rows[0]['source']}: targets/s over those with all costs", made)
-        )
-        typer.echo(f"the fastest first: {', '.join(ranking(runs, 'none'))}")
+                lines.append(
+                    f"without {switch}, {quicker} overtakes {slower}: {ratio:.3f} times as fast"
+                )
+        about = "targets/s without one cost, divided by targets/s with all costs"
+        console().print(titled(f"{runs.rows[0]['source']}: {about}", made))
+        typer.echo(f"order with all costs, the fastest first: {', '.join(ranking(runs, 'none'))}")
         typer.echo("\n".join(lines) or "leaving out one cost does not change the order")
 
 

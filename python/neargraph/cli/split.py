@@ -57,5 +57,6 @@ def split(
     with opened(store, memory, busy_timeout=busy_timeout) as handle, bars() as progress:
         found = add_split(handle, options, node_type, progress=progress)
     report = {"store": str(store), **found, "by": by, "seed": seed, "stratified": stratify}
-    rows = [(name.replace("_", " "), value) for name, value in found.items()]
+    labels = {"lsn": "commit", "unit": "unit of assignment"}
+    rows = [(labels.get(name, name.replace("_", " ")), value) for name, value in found.items()]
     print_report(as_json, report, f"Split {store}", rows)

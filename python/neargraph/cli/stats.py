@@ -46,7 +46,7 @@ def _node_rows(node: dict[str, Any]) -> list[tuple[str, Any]]:
     rows.append(
         (
             "isolated",
-            "not counted; needs more memory" if node["isolated"] is None else node["isolated"],
+            "not counted; raise --memory" if node["isolated"] is None else node["isolated"],
         )
     )
     for name, counts in node["splits"].items():
@@ -74,7 +74,7 @@ def _edge_rows(edge: dict[str, Any]) -> list[tuple[str, Any]]:
         found = edge[name]
         label = name.replace("_", "-")
         if found is None:
-            rows.append((label, "not counted; needs more memory" if edge["num_edges"] else "none"))
+            rows.append((label, "not counted; raise --memory" if edge["num_edges"] else "none"))
             continue
         figures = ", ".join(f"{key} {found[key]:,}" for key in ("min", "median", "p99", "max"))
         rows.append((label, f"{figures}, mean {found['mean']:.2f}"))

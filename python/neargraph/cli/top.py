@@ -110,13 +110,13 @@ def rows(before: Metrics, now: Metrics, seconds: float) -> list[tuple[str, str]]
     return [
         ("requests/s", rate("neargraph_requests_total")),
         ("p50, p99 of Run", ", ".join(times)),
-        ("waiting", value("neargraph_queue_requests")),
-        ("shed/s", rate("neargraph_shed_total")),
+        ("requests waiting", value("neargraph_queue_requests")),
+        ("shed requests/s", rate("neargraph_shed_total")),
         ("answers from the cache", hits),
-        ("cache", value("neargraph_cache_bytes", "bytes")),
+        ("answer cache", value("neargraph_cache_bytes", "bytes")),
         ("reads/s", reads),
         # The server averages it over all reads since its start.
-        ("device depth", "-" if reads == "0" else value("neargraph_device_depth")),
+        ("disk queue depth", "-" if reads == "0" else value("neargraph_device_depth")),
         ("commits/s", rate("neargraph_commits_total")),
         ("memory of the process", value("process_resident_memory_bytes", "bytes")),
     ]
@@ -192,7 +192,12 @@ def fetched(side: Side) -> Metrics:
         reply = connection.getresponse()
         text = reply.read().decode()
     except http.client.HTTPException as error:
-        raise OSError(f"{side.address} does not speak HTTP: {error}") from error
+        raise OSError(
+            f"{side.address} does not answer over HTTP ({error}); check --side"
+        ) from error
+    except OSError as error:
+        why = error.strerror or error
+        raise OSError(f"{side.address}: cannot read the metrics ({why}); check --side") from error
     finally:
         connection.close()
     if reply.status != 200:

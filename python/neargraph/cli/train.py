@@ -82,7 +82,7 @@ def train(
     path = store or opening.get("store")
     if path is None:
         raise UnsupportedArgument(
-            "no store given: name NAME.ng on the command line, or as store: in --config"
+            "no store given: name NAME.ng on the command line, or give the key `store` in --config"
         )
     settings = TrainConfig(**settings_of(written, given))
     check_names(settings)
@@ -91,8 +91,8 @@ def train(
     budget = memory or opening.get("memory")
     if settings.save_steps and folder is None and state is None:
         raise UnsupportedArgument(
-            f"save_steps={settings.save_steps} has no effect where no training state is "
-            "written; give --out or --state, or leave it out"
+            f"save_steps={settings.save_steps} has no effect without a training state; give --out "
+            "or --state, or leave out save_steps="
         )
     with (
         opened(path, budget, backend=backend, recover=recover) as handle,

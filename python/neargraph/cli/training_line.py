@@ -110,7 +110,7 @@ def epoch_line(row: Mapping[str, Any], epochs: int) -> str:
 
     >>> row = {"epoch": 2, "loss": 0.5, "val_accuracy": 0.81, "seeds_per_second": 1234.5}
     >>> epoch_line(row | {"hit_rate": 0.9, "useful_bytes": 5_000_000, "read_bytes": 9_000_000}, 3)
-    'epoch 2 of 3: loss 0.5000, val accuracy 0.8100, 1,234 seeds/s, 90 % hits, read 9 MB for 5 MB'
+    'epoch 2 of 3: loss 0.5000, val accuracy 0.8100, 1,234 seeds/s, 90 % hits, 9 MB read, 5 MB used'
     """
     values = [
         f"val {name.removeprefix('val_')} {value:.4f}"
@@ -121,7 +121,7 @@ def epoch_line(row: Mapping[str, Any], epochs: int) -> str:
     loss = f"{row['loss']:.4f}" if "loss" in row else "none"
     parts = [f"loss {loss}", *values, f"{row['seeds_per_second']:,.0f} seeds/s"]
     if row["useful_bytes"] or row["read_bytes"]:
-        parts += [f"{100 * row['hit_rate']:.0f} % hits", f"read {read} for {useful}"]
+        parts += [f"{100 * row['hit_rate']:.0f} % hits", f"{read} read, {useful} used"]
     return f"epoch {row['epoch']} of {epochs}: {', '.join(parts)}"
 
 

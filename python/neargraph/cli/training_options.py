@@ -74,7 +74,10 @@ OPTIONS: dict[str, Option] = {
         "str", "auto", "Sampler of training batches; auto = the usual one of the model.", _SAMPLERS
     ),
     "target": Option(
-        "str", None, "Node type, or edge type such as user,buys,item. Default: the only one."
+        "str",
+        None,
+        "Type to predict: a node type, or an edge type such as user,buys,item. Default: the only "
+        "one.",
     ),
     "objective": Option("str", "auto", "Kind of label; auto = by dtype and shape.", _OBJECTIVES),
     "loss": Option("str", "auto", "Loss function; auto = by objective.", _LOSSES),
@@ -122,7 +125,7 @@ OPTIONS: dict[str, Option] = {
     ),
     "val_every": Option("int", 1, "Epochs between validations."),
     "save_steps": Option(
-        "int", 0, "Steps between training states within an epoch; 0 = only after each epoch."
+        "int", 0, "Steps between two saves of the training state; 0 = save only after each epoch."
     ),
     "seed": Option("int", 0, "Random seed."),
     "split_index": Option("int", 0, "Number of the split, if the store has several."),
@@ -140,9 +143,17 @@ OPTIONS: dict[str, Option] = {
         "How batches are read: auto, on_demand, window, scan, distribute, compiled, direct_layout, "
         "or the path of compiled epochs or of a direct layout.",
     ),
-    "x_dtype": Option("str", None, "Read x as f32, f16 or bf16. Default: as the store gives it."),
+    "x_dtype": Option(
+        "str",
+        None,
+        "Dtype of x in batches: f32, f16 or bf16. Default: f32 for f16, bf16 and i8, else as "
+        "stored.",
+    ),
     "method": Option(
-        "str", "uniform", "Method of the sampler neighbor.", ("uniform", "labor", "weighted")
+        "str",
+        "uniform",
+        "How the sampler neighbor draws neighbours.",
+        ("uniform", "labor", "weighted"),
     ),
     "temporary_writes": Option(
         "str",
@@ -176,7 +187,7 @@ OPTIONS: dict[str, Option] = {
     ),
     "embedding_lr": Option("float", None, "Learning rate of learned rows. Default: torch's."),
     "embedding_memory": Option(
-        "str", "64MB", "Memory for changed rows, in addition to the store's."
+        "str", "64MB", "Memory for changed learned rows, in addition to --memory."
     ),
 }
 

@@ -81,7 +81,8 @@ def _show(store: Path, facts: dict[str, Any]) -> None:
         ("edges", facts["num_edges"]),
     ]
     out = console()
-    out.print(pairs_table(f"Updated {store}", rows))
+    title = f"Dry run for {store}: nothing was applied" if facts["dry_run"] else f"Updated {store}"
+    out.print(pairs_table(title, rows))
     for message in facts["messages"]:
         out.print(f"skipped {message}", markup=False)
     if facts["skipped"] > len(facts["messages"]):

@@ -15,7 +15,12 @@ from .show import bars, console, pairs_table, print_json, print_report, size
 
 _SHOWN = 50
 # Entries of reports whose names are not words; and those of a check.
-_LABELS = {"lsn": "last commit", "checkpoint_id": "checkpoint"}
+_LABELS = {
+    "lsn": "last commit",
+    "checkpoint_id": "checkpoint",
+    "backups": "backups read",
+    "bytes": "size of the backup",
+}
 _CHECKED = {
     "blocks": "blocks checked",
     "pages": "pages of lists checked",
@@ -48,7 +53,9 @@ def verify(
 
     if _core.is_backup(str(store)):
         if memory is not None or backend != "auto":
-            raise typer.BadParameter("--memory and --backend have no effect on a backup")
+            raise typer.BadParameter(
+                "--memory and --backend have no effect on a backup; leave them out"
+            )
         _verify_backup(store, as_json)
         return
     budget = None if memory is None else parse_bytes(memory)
@@ -119,7 +126,8 @@ def _show(store: Path, report: Mapping[str, Any]) -> None:
         if isinstance(value, int | float | str) and not isinstance(value, bool)
         if value or key not in _RARE
     ]
-    verdict = "ok" if report["ok"] else f"DAMAGED: {len(problems)} problems"
+    count = f"{len(problems)} problem{'' if len(problems) == 1 else 's'}"
+    verdict = "ok" if report["ok"] else f"DAMAGED: {count}"
     out.print(pairs_table(f"{store}: {verdict}", rows))
     for problem in problems[:_SHOWN]:
         where = ", ".join(

@@ -36,7 +36,10 @@ def _targets(nodes: Any, edges: Any, graph_ids: Any) -> tuple[str, Any, Any]:
     given = {"nodes": nodes, "edges": edges, "graphs": graph_ids}
     named = [kind for kind, ids in given.items() if ids is not None]
     if len(named) != 1:
-        raise UnsupportedArgument("give exactly one of nodes, edges= and graph_ids=")
+        got = " and ".join("graph_ids" if kind == "graphs" else kind for kind in named)
+        raise UnsupportedArgument(
+            f"give exactly one of nodes=, edges= and graph_ids=, got {got or 'none'}"
+        )
     kind = named[0]
     if kind != "edges":
         return kind, ids_of(given[kind]), np.empty(0, np.int64)

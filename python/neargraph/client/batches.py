@@ -88,7 +88,11 @@ class _Received:
 
     def tensor(self, kind: Kind, type_id: int, name: str) -> NDArray[Any]:
         """Returns the rows of a tensor; bf16 as its raw 16 bits."""
-        if kind == "edge" or name not in self._nodes[type_id].tensors:
+        if kind == "edge":
+            raise NameNotFound(
+                f"the batch has no edge tensor {name!r}: servers send only node tensors"
+            )
+        if name not in self._nodes[type_id].tensors:
             raise NameNotFound(f"the batch has no tensor {name!r}; add it to attrs=")
         code, shape, data = self._nodes[type_id].tensors[name]
         return data.view(DTYPES[code]).reshape(shape)

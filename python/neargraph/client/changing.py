@@ -126,7 +126,7 @@ class Changing:
         edge_type: str = "",
         edge_id: int | None = None,
     ) -> Steps[int]:
-        """Deletes all edges from a source to a destination, or only `edge_id`; returns how many."""
+        """Deletes all edges between two nodes, or only `edge_id`; returns the number of edges."""
         updates = Updates()
         updates.delete_edge(source, destination, edge_type=edge_type, edge_id=edge_id)
         return int((yield from apply(updates, graph))["results"][0]["deleted"] or 0)
@@ -225,8 +225,8 @@ def _node_type(
     count = num_nodes.get(name, known)
     if count is None:
         raise UnsupportedArgument(
-            f"the number of nodes {name!r} is unknown, because a reader has no length; "
-            f"give num_nodes={{{name!r}: ...}}"
+            f"the number of nodes of type {name!r} is unknown, because their columns are a stream "
+            f"without a length; give num_nodes={{{name!r}: ...}}"
         )
     tensors = [] if columns is None else [one for one in columns.names if one != "id"]
     return {"name": name, "num_nodes": count, "tensors": tensors}, columns

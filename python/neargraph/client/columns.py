@@ -76,7 +76,9 @@ def _length(given: Mapping[Any, Any], what: str) -> int:
                 f"column {name!r} of {what} is a single number: expected an array"
             )
         lengths[name] = len(column)
+    if not lengths:
+        raise UnsupportedArgument(f"there are no columns of {what}; give at least one")
     if len(set(lengths.values())) != 1:
-        said = ", ".join(f"{name!r} {length}" for name, length in lengths.items()) or "none"
+        said = ", ".join(f"{name!r} has {length}" for name, length in lengths.items())
         raise UnsupportedArgument(f"the columns of {what} differ in length: {said}")
     return next(iter(lengths.values()))

@@ -65,8 +65,9 @@ class JobMethods:
             if found is not None:
                 return found
             if state.has_ended:
+                ended = f"job {self.id} has ended with the state {state.state!r}"
                 raise request_failed(
-                    "Aborted", f"JOB_{state.state.upper()}", state.problem or f"job {state.state}"
+                    "Aborted", f"JOB_{state.state.upper()}", state.problem or ended
                 )
             if end is not None and time.monotonic() >= end:
                 raise TimeoutError(f"job {self.id} has not ended within {timeout} s")

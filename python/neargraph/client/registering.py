@@ -115,7 +115,7 @@ class Registering:
 
     @method
     def set_alias(self, alias: str, model: str, *, graph: str = "") -> Steps[None]:
-        """Makes a name an alias of a version, such as "sage@3". An empty version removes it."""
+        """Makes a name an alias of a version, e.g. "sage@3". An empty version removes the alias."""
         yield from call("SetAlias", alias=alias, model=model, graph=graph)
 
     @method

@@ -102,7 +102,9 @@ def numbers(given: Any) -> tuple[int, list[int], bytes]:
         array = array.astype(np.float32)
     code = CODES.get(array.dtype.newbyteorder("="), CODES.get(array.dtype))
     if code is None:
-        raise UnsupportedArgument(f"rows have dtype {array.dtype}, which tensors do not support")
+        raise UnsupportedArgument(
+            f"rows have dtype {array.dtype}: expected one of {', '.join(map(str, CODES))}"
+        )
     return code, list(array.shape), array.tobytes()
 
 

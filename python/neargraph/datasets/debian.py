@@ -121,7 +121,9 @@ def read_apt(command: tuple[str, ...] = ("apt-cache", "dumpavail")) -> Packages:
             Without its lists, apt lists the installed packages only.
     """
     if shutil.which(command[0]) is None:
-        raise AptListsMissing(f"{command[0]} is not installed; this graph needs Debian or Ubuntu")
+        raise AptListsMissing(
+            f"{command[0]} is not installed; the graph of packages needs Debian or Ubuntu"
+        )
     packages = Packages()
     with subprocess.Popen(
         command,

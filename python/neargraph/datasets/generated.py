@@ -29,7 +29,11 @@ def plan_generated(
         1000
     """
     if min(num_nodes, num_edges, num_features, num_classes) < 1 or num_classes > num_nodes:
-        raise ValueError("every size must be at least 1, and classes at most the nodes")
+        raise ValueError(
+            f"num_nodes={num_nodes}, num_edges={num_edges}, num_features={num_features} and "
+            f"num_classes={num_classes} are not valid: each must be at least 1, and num_classes at "
+            "most num_nodes"
+        )
     codes = _generator(seed, 0).random((num_classes, num_features)) < 0.02
 
     def features() -> Iterator[Array]:

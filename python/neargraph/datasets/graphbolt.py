@@ -125,7 +125,10 @@ class _Writer:
         """Writes all arrays, and returns the content of metadata.yaml."""
         schema = self._snap.schema
         if schema.raw["reuse_ids"]:
-            message = "the folder does not keep that new nodes may reuse ids of deleted nodes"
+            message = (
+                "the folder does not keep the setting reuse_ids=True, by which new nodes take the "
+                "ids of deleted nodes"
+            )
             self._note("reuse-ids-dropped", self._snap.num_nodes, message)
         for part in ("nodes", "edges", "sets"):
             (self._folder / part).mkdir()
@@ -162,7 +165,9 @@ class _Writer:
     def _node_features(self, node: NodeType) -> Iterator[dict[str, Any]]:
         if dead := node.num_nodes - node.num_nodes_live:
             self._note(
-                "nodes-deleted", dead, f"{dead} deleted {node.name} nodes are kept without edges"
+                "nodes-deleted",
+                dead,
+                f"{dead} deleted nodes of {node.name} are written as nodes without edges",
             )
         if node.has_dictionary:
             self._write_names(node)

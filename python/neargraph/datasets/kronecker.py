@@ -63,16 +63,22 @@ class Seed:
                 f"num_nodes={num_nodes} is out of range for a seed graph: use 1 to {FACTOR_MAX}"
             )
         if any(end.ndim != 1 or end.dtype.kind not in "iu" for end in ends):
+            found = " and ".join(f"{end.dtype} {list(end.shape)}" for end in ends)
             raise UnsupportedArgument(
-                "sources and destinations of a seed graph must be two lists of integers"
+                f"sources and destinations of a seed graph are {found}, expected two lists of "
+                "integers"
             )
         if len(ends[0]) != len(ends[1]) or not len(ends[0]):
             raise UnsupportedArgument(
-                "sources and destinations of a seed graph must have equal lengths of at least 1"
+                f"sources and destinations of a seed graph have lengths {len(ends[0])} and "
+                f"{len(ends[1])}, expected equal lengths of at least 1"
             )
-        if any(int(end.min()) < 0 or int(end.max()) >= num_nodes for end in ends):
+        both = np.concatenate(ends)
+        outside = both[(both < 0) | (both >= num_nodes)]
+        if outside.size:
             raise UnsupportedArgument(
-                f"an edge of the seed graph has an end outside 0 to {num_nodes - 1}"
+                f"an edge of the seed graph names the node {outside[0]}, expected 0 to "
+                f"{num_nodes - 1}"
             )
         object.__setattr__(self, "num_nodes", num_nodes)
         for name, end in zip(("sources", "destinations"), ends, strict=True):
@@ -96,8 +102,8 @@ class Seed:
         """
         if not 1 <= factor <= FACTOR_MAX or not 1 <= density <= factor:
             raise UnsupportedArgument(
-                f"factor={factor} with density={density:g} is not valid: use a factor of 1 to "
-                f"{FACTOR_MAX}, and a density of 1 to the factor"
+                f"factor={factor} with density={density:g} is not valid: expected a factor from 1 "
+                f"to {FACTOR_MAX}, and a density from 1 to the factor"
             )
         snap, weight = store.snapshot(), np.zeros((factor, factor), dtype=np.int64)
         for edge in snap.schema.edge_types:
@@ -121,8 +127,8 @@ class Seed:
         rows = array if pair_layout(array, str(path)) == "rows" else array.T
         if rows.shape[1] > FACTOR_MAX**2:
             raise UnsupportedArgument(
-                f"{path}: {rows.shape[1]} edges are too many for a seed graph of at most "
-                f"{FACTOR_MAX} nodes"
+                f"{path}: {rows.shape[1]} edges are too many for a seed graph, expected at most "
+                f"{FACTOR_MAX**2}"
             )
         most = int(rows.max(initial=-1))
         return Seed(most + 1, np.array(rows[0]), np.array(rows[1]))
@@ -197,7 +203,7 @@ def expand(
     if seed is None:
         if factor is None:
             raise UnsupportedArgument("expand needs factor= or seed=; give one of them")
-        where = f"{snap.path}: edges between {factor} groups of nodes"
+        where = f"{snap.path}: counts of edges between {factor} groups of nodes"
         with allowed(budget, where=where):
             hold(where, _BYTES_PER_PAIR * min(factor, FACTOR_MAX) ** 2)
             seed = Seed.shrunk(snap, factor, min(3.0, factor) if density is None else density)
@@ -211,8 +217,8 @@ def expand(
     settings = ImportOptions(memory=budget, **options)
     plan = plan_expansion(snap, seed)
     if snap.schema.reverse_types and not settings.reverse:
-        message = "stored reverses are not copied"
         count, advice = len(snap.schema.reverse_types), remedy("BuildReverse")
+        message = f"the stored reverses of {count} edge types are not copied"
         plan.notes.append(Note("reverse-dropped", count, snap.path, message, remedy=advice))
     report = run_import(plan, out, settings, progress)
     return {**report, "notes": in_words(report["notes"], words)}
@@ -224,7 +230,9 @@ def plan_expansion(snap: Snapshot, seed: Seed) -> GraphPlan:
     notes += [note for edge in snap.schema.edge_types for note in _edge_losses(snap, edge)]
     nodes = [_node_plan(snap, node, seed) for node in snap.schema.node_types]
     edges = [_edge_plan(snap, edge, seed) for edge in snap.schema.edge_types]
-    facts = [f"the product with a seed of {seed.num_nodes:,} nodes and {seed.num_edges:,} edges"]
+    facts = [
+        f"the product with a seed graph of {seed.num_nodes:,} nodes and {seed.num_edges:,} edges"
+    ]
     return GraphPlan(snap.path, "Kronecker expansion", nodes, edges, notes, facts)
 
 
@@ -243,7 +251,7 @@ def _edge_losses(snap: Snapshot, edge: EdgeType) -> Iterator[Note]:
         message = f"{kind} loses its property unique"
         yield Note("unique-dropped", edge.num_edges, snap.path, message)
     if edge.has_edge_ids:
-        message = f"{kind}: edges get new ids, in the order of the lists"
+        message = f"{kind}: edges get new ids, in the order of the neighbour lists"
         yield Note("edge-ids-renumbered", edge.num_edges, snap.path, message)
 
 

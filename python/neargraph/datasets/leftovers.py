@@ -40,7 +40,7 @@ class Leftovers:
     def of_nodes(self, node: NodeType) -> None:
         """Adds notes about a node type: deleted nodes, and dtypes that the output lacks."""
         if dead := node.num_nodes - node.num_nodes_live:
-            message = f"{dead} deleted nodes of type {node.name} are kept without edges"
+            message = f"{dead} deleted nodes of {node.name} are written as nodes without edges"
             self.note("nodes-deleted", dead, message)
         for tensor in node.tensors:
             if tensor.sparse:
@@ -85,7 +85,9 @@ class Leftovers:
         if lacking and all(edge.has_edge_ids for edge in edges):
             self.needs("--edge-ids")
         elif lacking:
-            self._lost("edge-ids", lacking, "import --edge-ids would apply to all edge types")
+            self._lost(
+                "edge-ids", lacking, "`neargraph import --edge-ids` would apply to all edge types"
+            )
 
     def _narrow_x(self, nodes: tuple[NodeType, ...]) -> None:
         """Adds the option for the dtype of x, which an import applies to all node types."""
@@ -99,7 +101,7 @@ class Leftovers:
         if having and len(having) == len(among):
             self.needs(f"--{flag}")
         else:
-            self._lost(flag, having, f"import --{flag} would apply to all edge types")
+            self._lost(flag, having, f"`neargraph import --{flag}` would apply to all edge types")
 
     def _lost(self, flag: str, edges: list[EdgeType], why: str) -> None:
         for edge in edges:

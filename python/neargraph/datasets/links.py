@@ -45,6 +45,8 @@ def link_splits(path: Path | str, split: str | None = None) -> dict[str, dict[st
         found = graphbolt_links(given)
     if not found:
         fail(
-            given, "has no link splits", "give the folder of an OGB or GraphBolt data set with some"
+            given,
+            "has no link splits",
+            "give the folder of an OGB or GraphBolt data set with link splits",
         )
     return found

@@ -96,7 +96,7 @@ class _Writer:
             if "__" in name or name.startswith("_") or name.endswith("_") or longer:
                 raise UnsupportedArgument(
                     f"{snap.path}: with the type name {name!r}, names of .npz members are "
-                    "ambiguous; use --format pyg"
+                    "ambiguous; export to the format pyg instead"
                 )
 
     def write(self) -> None:
@@ -125,7 +125,10 @@ class _Writer:
         if node.has_dictionary:
             self._ids(node)
         if any(t.is_split and t.mask_width is not None for t in node.tensors):
-            message = f"masks of {node.name} become columns split_0, ..., also after an import"
+            message = (
+                f"masks of {node.name} are written as splits (split_0, ...), which an import does "
+                "not turn back into masks"
+            )
             self.left.note("mask-width-dropped", node.num_nodes, message)
         for tensor in node.tensors:
             name = f"{node.name}_{tensor.name}"
@@ -145,7 +148,9 @@ class _Writer:
         pieces = (np.array(names, kind) for names in name_pieces(self._snap, node))
         self._member(f"{node.name}_ids", kind, (node.num_nodes,), pieces)
         message = f"an import does not read the string ids in {node.name}_ids"
-        self.left.note("string-ids-dropped", node.num_nodes, f"{message}; use --format parquet")
+        self.left.note(
+            "string-ids-dropped", node.num_nodes, f"{message}; the format parquet keeps them"
+        )
 
     def _counted(
         self, phase: str, total: int, pieces: Iterator[tuple[int, Array]]

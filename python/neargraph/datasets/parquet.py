@@ -242,7 +242,9 @@ class _Writer:
                 message = f"tensor {tensor.name} of {owner} is written as the column {name}"
                 self.left.note("tensor-renamed", tensor.num_rows, message)
             if len(tensor.shape) > 1:
-                message = f"rows {list(tensor.shape)} of {owner}.{tensor.name} become flat lists"
+                message = (
+                    f"rows of shape {list(tensor.shape)} of {owner}.{tensor.name} become flat lists"
+                )
                 self.left.note("shape-flattened", tensor.num_rows, message)
             if tensor.class_names and tensor.name != "y":
                 message = f"class names of {owner}.{tensor.name} are not written"
@@ -314,6 +316,6 @@ def _lists(rows: Array) -> Any:
 def _check_name(snap: Snapshot, name: str) -> None:
     if "/" in name or "\0" in name or "__" in name or name.startswith("_"):
         raise UnsupportedArgument(
-            f"{snap.path}: the type name {name!r} is not valid in a file name; use --format npz or "
-            "pyg"
+            f"{snap.path}: the type name {name!r} is not valid in a file name; export to the "
+            "format npz or pyg instead"
         )

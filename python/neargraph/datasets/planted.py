@@ -50,7 +50,11 @@ def plan_planted(
         1000
     """
     if min(num_nodes, num_edges, num_features, num_classes) < 1 or num_classes > num_nodes:
-        raise ValueError("every size must be at least 1, and classes at most the nodes")
+        raise ValueError(
+            f"num_nodes={num_nodes}, num_edges={num_edges}, num_features={num_features} and "
+            f"num_classes={num_classes} are not valid: each must be at least 1, and num_classes at "
+            "most num_nodes"
+        )
     order = _generator(seed, 0).permutation(num_nodes)
     labels = np.empty(num_nodes, dtype=np.int64)
     labels[order] = np.arange(num_nodes, dtype=np.int64) % num_classes

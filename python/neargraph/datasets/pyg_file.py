@@ -108,8 +108,8 @@ class _Maker:
         if wanted > limit:
             needed, available = format_bytes(wanted, up=True), format_bytes(limit)
             raise BudgetTooSmall(
-                f"{self._snap.path}: the graph needs {needed} as PyG tensors, the limit is "
-                f"{available}; the formats graphbolt, parquet and npz are written in pieces",
+                f"{self._snap.path}: the graph needs {needed} as PyG tensors, but the limit is "
+                f"{available}; exports to graphbolt, parquet and npz need less memory",
                 wanted,
             )
 
@@ -150,10 +150,14 @@ class _Maker:
             data[name] = _torch(mask, None)
         if node.has_dictionary:
             data.names = [name for names in name_pieces(self._snap, node) for name in names]
-            message = f"an import does not read the string ids in names of {node.name}"
-            self.left.note("string-ids-dropped", node.num_nodes, f"{message}; use --format parquet")
-        if any(tensor.class_names for tensor in node.tensors):
-            message = f"an import does not read the class names in y_names of {node.name}"
+            message = (
+                f"an import does not read the list names of {node.name}, which has the string ids; "
+                "the format parquet keeps them"
+            )
+            self.left.note("string-ids-dropped", node.num_nodes, message)
+        if lists := [f"{tensor.name}_names" for tensor in node.tensors if tensor.class_names]:
+            listed = ", ".join(lists)
+            message = f"an import does not read the class names of {node.name} in {listed}"
             self.left.note("class-names-dropped", node.num_nodes, message)
 
     def _fill(self, node: NodeType, tensor: TensorMeta, rows: Array) -> None:
@@ -177,7 +181,7 @@ class _Maker:
     def _edges(self, edge: EdgeType, data: Any, taken: set[str]) -> None:
         self.left.of_edges(edge)
         if not edge.has_edge_ids:
-            message = f"an import gives edge ids to {'-'.join(edge.triple)}"
+            message = f"an import adds edge ids to the edge type {'-'.join(edge.triple)}"
             self.left.note("edge-ids-added", edge.num_edges, message)
         table = EdgeTable(self._snap, edge, self._folder)
         count = table.num_rows

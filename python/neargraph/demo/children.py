@@ -84,7 +84,9 @@ def measure_loader(job: Job) -> dict[str, Any]:
         text=True,
     )
     if done.returncode != 0:
-        raise ChildFailed(f"the loader alone: {_reason(done.returncode, done.stderr)}")
+        raise ChildFailed(
+            f"measure the memory of the loader alone: {_reason(done.returncode, done.stderr)}"
+        )
     answer: dict[str, Any] = json.loads(done.stdout)
     return answer
 

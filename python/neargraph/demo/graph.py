@@ -145,7 +145,7 @@ def _debian(say: Say) -> GraphPlan:
     except AptListsMissing as missing:
         if os.environ.get("DEMO_APT_UPDATE") != "1":
             raise AptListsMissing(
-                f"{missing}, or set DEMO_APT_UPDATE=1 to let the demo run it"
+                f"{missing}, or set DEMO_APT_UPDATE=1 to let the demo fetch the lists"
             ) from None
         _apt_update(say)
         packages = read_apt()
@@ -171,8 +171,8 @@ def _npz_set() -> GraphPlan:
             for name in _NPZ_SETS:
                 if (folder / name).is_file():
                     return plan_source(folder / name)
-    state = f"is {root!r}, without any" if root else "is not set to a folder with one"
+    state = f"is {root!r}, which contains none of these files" if root else "is not set"
     raise ValueError(
-        f"NEARGRAPH_DATA {state} of {', '.join(_NPZ_SETS)}; set it to a folder that has one, "
-        "or drop --graph"
+        f"NEARGRAPH_DATA {state}; set it to a folder with one of {', '.join(_NPZ_SETS)}, or drop "
+        "--graph"
     )

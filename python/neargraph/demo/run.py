@@ -183,7 +183,7 @@ def _train_mapped(job: Job, disk: dict[str, Any], progress: Bars) -> dict[str, A
             return {**about, "failed": str(failed)}
     # The limit may be that of the whole machine.
     in_force = run["limit_bytes"] is not None and run["limit_bytes"] <= wanted
-    why_not = None if in_force else limit.why_not or "the limit is not in force"
+    why_not = None if in_force else limit.why_not or "the kernel did not apply the limit"
     return {**run, **about, "is_limited": in_force, "why_not_limited": why_not}
 
 

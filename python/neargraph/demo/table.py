@@ -191,19 +191,19 @@ def _of_limit(figures: dict[str, Any], disk: dict[str, Any], mapped: dict[str, A
     if "failed" in mapped:
         return f"{mapped['failed']}. The limit was {wanted}."
     how = (
-        "It has the same draws, MADV_RANDOM and a cold page cache. "
-        "Each page of 4 KiB that is not cached costs a page fault."
+        "This run has the same draws. It reads with MADV_RANDOM, and starts with a cold page "
+        "cache. Each page of 4 KiB that is not cached costs a page fault."
     )
     if mapped["is_limited"]:
         return (
             f"{how} A cgroup limits its process to {wanted}, page cache included. That is 10 % "
-            f"more than the run from disk used at its peak ({peak}). Each of its rows here ends "
-            f"after {figures['training']['seconds']:.0f} s."
+            f"more than the run from disk used at its peak ({peak}). The demo stops each "
+            f"measurement of np.memmap after {figures['training']['seconds']:.0f} s."
         )
     return (
-        f"{how} It has NO memory limit: {mapped['why_not_limited']}. At the end, the kernel cached "
-        f"{size(mapped['cached_bytes'])} of the file, so the rates are those of a file that fits "
-        "in memory. As root, the demo limits the process."
+        f"{how} The process has NO memory limit: {mapped['why_not_limited']}. At the end, the "
+        f"kernel cached {size(mapped['cached_bytes'])} of the file, so the rates are those of a "
+        "file that fits in memory. If you run the demo as root, it limits the process."
     )
 
 

@@ -88,7 +88,7 @@ class NpyStream:
         if done < wanted:
             fail(
                 self.where,
-                f"truncated: {wanted - done} bytes are missing",
+                f"is truncated: {wanted - done} bytes are missing",
                 "copy or download it again",
             )
         if self.dtype.itemsize == 0:
@@ -161,7 +161,7 @@ class NpzFile:
             if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                 fail(
                     self.where(name),
-                    f"is packed with zip method {info.compress_type}",
+                    f"is compressed with zip method {info.compress_type}",
                     "write it with numpy.savez or numpy.savez_compressed",
                 )
             stream = self._zip.open(info)
@@ -201,7 +201,7 @@ class NpzFile:
         if size > _MAX_SMALL_BYTES:
             fail(
                 self.where(name),
-                f"is {size} bytes where a small array is expected",
+                f"has {size} bytes, expected at most {_MAX_SMALL_BYTES}",
                 "check the layout of the file",
             )
         # With what is made of it: masks become splits, pointers are widened.
@@ -226,7 +226,9 @@ class _ShortReads(io.BufferedReader):
 
     def read(self, size: int | None = -1, /) -> bytes:
         if self.most is not None and size is not None and size > self.most:
-            raise zipfile.BadZipFile(f"its directory has {size} bytes, the most is {self.most}")
+            raise zipfile.BadZipFile(
+                f"its directory has {size} bytes, expected at most {self.most}"
+            )
         return super().read(size)
 
 

@@ -28,7 +28,10 @@ def graph_ids(node_ptr: Array) -> TensorPlan:
 
 def block_fact(node_ptr: Array) -> str:
     """What the user should know about the graphs."""
-    return f"{len(node_ptr) - 1:,} graphs as one block-diagonal graph; node tensor graph_id"
+    return (
+        f"{len(node_ptr) - 1:,} graphs are stored as one block-diagonal graph; the node tensor "
+        "graph_id has the graph of each node"
+    )
 
 
 def by_graph(name: str, dtype: str, values: Array, node_ptr: Array) -> TensorPlan:
@@ -44,7 +47,8 @@ def by_graph(name: str, dtype: str, values: Array, node_ptr: Array) -> TensorPla
 def graph_labels(labels: Array, node_ptr: Array, where: str) -> TensorPlan:
     """Node tensor `graph_y`: the label row of the node's graph, repeated on each of its nodes."""
     if len(labels) != len(node_ptr) - 1:
-        fail(where, f"has {len(labels)} rows for {len(node_ptr) - 1} graphs", "check the file")
+        what = f"has {len(labels)} rows of labels for {len(node_ptr) - 1} graphs"
+        fail(where, what, "check the file")
     values = labels.astype(np.int64) if labels.dtype.kind in "iu" else labels.astype(np.float32)
     tensor = by_graph("graph_y", "i64" if values.dtype.kind == "i" else "f32", values, node_ptr)
     tensor.narrowed_from = wider_than_f32(labels.dtype)

@@ -129,7 +129,8 @@ def to_i64(values: Array, where: str, first_row: int) -> Array:
     """Integers as i64; `ImportFailed` for one that does not fit."""
     if values.dtype == np.uint64 and values.size and int(values.max()) >= 1 << 63:
         row = int(np.flatnonzero((values >= 1 << 63).reshape(len(values), -1).any(axis=1))[0])
-        fail(where, f"row {first_row + row} does not fit in 63 bits", "store smaller numbers")
+        what = f"row {first_row + row} has {values[row].max()}, which does not fit in 63 bits"
+        fail(where, what, "store smaller numbers")
     return values.astype(np.int64)
 
 
@@ -141,7 +142,7 @@ def whole_times(values: Array, where: str, first_row: int) -> Array:
         fail(where, f"times have dtype {values.dtype}", "store them as integers")
     bad = ~((values == np.floor(values)) & (np.abs(values) < 2.0**63))
     if bad.any():
-        has = "the time {}, which is not a whole number"
+        has = "the time {}, which is not a whole number of at most 63 bits"
         todo = "multiply times until they are whole, and store integers"
         fail_row(bad, values, where, first_row, has, todo)
     return values.astype(np.int64)

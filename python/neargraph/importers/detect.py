@@ -101,7 +101,8 @@ def _planned(
 ) -> GraphPlan:
     if isinstance(source, Tables):
         if format not in (None, "table"):
-            fail("tables", f"the format is given as {format}", remedy("LeaveOut", option="format"))
+            what = f"node and edge tables are given, which cannot be read as the format {format}"
+            fail("tables", what, remedy("LeaveOut", option="format"))
         _check_hints("tables", "table", hints)
         return plan_tables(source, hints)
     many = isinstance(source, Sequence) and not isinstance(source, str)
@@ -145,7 +146,7 @@ def _refuse_many(sources: Sequence[Path | IO[bytes]], chosen: str) -> NoReturn:
             "name one input",
         )
     what = f"the format {chosen} cannot be read from a stream, {only} can"
-    fail(stream_name(sources[0]), what, "write it to a file first")
+    fail(stream_name(sources[0]), what, "write the stream to a file first")
 
 
 def _common_format(sources: Sequence[Path | IO[bytes]], encoding: str | None) -> str | None:
@@ -167,7 +168,7 @@ def _stream_format(inputs: Sequence[Input]) -> str:
     if head.startswith(TABLE_MAGIC):
         return "table"
     if not head:
-        fail(inputs[0].shown, "is empty", "check the command whose output it is")
+        fail(inputs[0].shown, "is empty", "check the command that writes to it")
     if any(b"\0" in line.encode() for line in read_head(inputs[0], is_text=False)):
         fail(inputs[0].shown, "is binary", remedy("NameStreamFormat"))
     return "text"

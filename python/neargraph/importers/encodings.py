@@ -55,11 +55,14 @@ def check_mark(head: bytes, encoding: str | None, shown: str) -> None:
     given = encoding or "utf-8"
     family = next((name for name in ("utf-32", "utf-16") if given.startswith(name)), given)
     if mark is not None and mark != family:
-        what = f"begins with the byte order mark of {mark}, which is not {given}"
+        what = f"begins with the byte order mark of {mark}, but is read as {given}"
         fail(shown, what, remedy("NameEncoding", encoding=mark))
     if mark is None and head and given in ("utf-16", "utf-32"):
-        what = f"has no byte order mark, so the order of its bytes in {given} is unknown"
-        fail(shown, what, remedy("NameEncoding", encoding=f"{given}-le or {given}-be"))
+        what = (
+            f"has no byte order mark, so it is unknown whether it is {given}-le (little-endian) or "
+            f"{given}-be (big-endian)"
+        )
+        fail(shown, what, remedy("NameEncoding", encoding=f"{given}-le"))
 
 
 def decoded(

@@ -107,6 +107,7 @@ class Inline:
     """
 
     times: Array | None = None
+    times_where: str = ""
     weights: Array | None = None
     edge_ids: Array | None = None
     ids_where: str = ""
@@ -118,7 +119,7 @@ class Inline:
         found = {}
         if self.times is not None:
             times = np.asarray(self.times[span])
-            found["times"] = whole_times(times, "the time of edges", span.start)
+            found["times"] = whole_times(times, self.times_where, span.start)
         if self.weights is not None:
             found["weights"] = np.asarray(self.weights[span])
         if self.edge_ids is not None:
@@ -144,7 +145,8 @@ class Types:
             return next(iter(self.nodes.values()))
         if name not in self.nodes:
             known = ", ".join(self.nodes)
-            fail(folder.file, f"{what} is of node type {name!r}", f"there are {known}")
+            found = "has no node type" if name is None else f"has the unknown node type {name!r}"
+            fail(folder.file, f"{what} {found}", f"use one of {known}")
         return self.nodes[name]
 
     def edge(self, folder: Folder, name: Any, what: str) -> EdgePlan:
@@ -154,7 +156,8 @@ class Types:
         triple = parse_triple(name)
         if triple not in self.edges:
             known = ", ".join(":".join(one) for one in self.edges)
-            fail(folder.file, f"{what} is of edge type {name!r}", f"there are {known}")
+            found = "has no edge type" if name is None else f"has the unknown edge type {name!r}"
+            fail(folder.file, f"{what} {found}", f"use one of {known}")
         return self.edges[triple]
 
 
@@ -207,7 +210,9 @@ def plan_graphbolt(path: Path | str) -> GraphPlan:
     add_tasks(folder, types)
     known = {"dataset_name", "graph", "graph_topology", "feature_data", "tasks"}
     more = [key for key in folder.meta if key not in known | {"include_original_edge_id"}]
-    folder.notes += left_out("members-unused", more, str(folder.file), "nothing is stored of them")
+    folder.notes += left_out(
+        "members-unused", more, str(folder.file), "an import does not store them"
+    )
     name = folder.meta.get("dataset_name")
     folder.facts += [f"data set {name}"] if isinstance(name, str) else []
     nodes, edges = list(types.nodes.values()), list(types.edges.values())
@@ -229,12 +234,13 @@ def _raw_types(folder: Folder) -> Types:
     types = Types()
     for entry in folder.entries(graph, "nodes"):
         name, count = entry.get("type") or HOMOGENEOUS_NODE, entry.get("num")
-        if type(count) is not int or count < 0 or not isinstance(name, str) or name in types.nodes:
-            fail(
-                folder.file,
-                f"node type {name!r} has the number {count!r}, or is listed twice",
-                _LAYOUT,
-            )
+        if not isinstance(name, str):
+            fail(folder.file, f"the node type {name!r} is not text", _LAYOUT)
+        if name in types.nodes:
+            fail(folder.file, f"the node type {name!r} is listed twice", _LAYOUT)
+        if type(count) is not int or count < 0:
+            what = f"the node type {name!r} has num: {count!r}, expected a number of nodes"
+            fail(folder.file, what, _LAYOUT)
         types.nodes[name] = NodePlan(name, count)
     if not types.nodes:
         fail(folder.file, "graph has no nodes", _LAYOUT)
@@ -250,12 +256,11 @@ def _raw_types(folder: Folder) -> Types:
 def _add_edges(folder: Folder, types: Types, entry: dict[str, Any]) -> None:
     name = entry.get("type")
     triple = parse_triple(name) if name is not None else HOMOGENEOUS_EDGE
-    if triple is None or triple in types.edges:
-        fail(
-            folder.file,
-            f"edge type {name!r} is not source:relation:destination, or is listed twice",
-            _LAYOUT,
-        )
+    if triple is None:
+        what = f"the edge type {name!r} is not source:relation:destination"
+        fail(folder.file, what, _LAYOUT)
+    if triple in types.edges:
+        fail(folder.file, f"the edge type {':'.join(triple)!r} is listed twice", _LAYOUT)
     what = f"the edge type {':'.join(triple)}"
     ends = tuple(types.node(folder, None if name is None else end, what) for end in triple[::2])
     bounds = tuple(node.num_nodes or 0 for node in ends)
@@ -348,7 +353,7 @@ def set_inline(edge: EdgePlan, inline: Inline, name: str, values: Any, where: st
         inline.weights, edge.has_weight = values, True
         return True
     if name in _TIMES and values.dtype.kind in "iu" and inline.times is None:
-        inline.times, edge.has_time = values, True
+        inline.times, inline.times_where, edge.has_time = values, where, True
         return True
     return False
 
@@ -374,7 +379,7 @@ def _add_marked(folder: Folder, types: Types, entry: dict[str, Any]) -> bool:
         fit = isinstance(values, np.ndarray) and values.ndim == 1 and values.dtype.kind in "iu"
         same_rows(len(values), edge.num_edges or 0, where, what)
     if not fit:
-        fail(where, f"{what} is not one number for each edge", EXPORT_AGAIN)
+        fail(where, f"{what} does not have one number for each edge", EXPORT_AGAIN)
     if name == EDGE_ID:
         inline.edge_ids, inline.ids_where, edge.has_edge_ids = values, where, True
     return True
@@ -385,14 +390,16 @@ def _check_marked(folder: Folder, types: Types) -> None:
         there = {"weight": edge.has_weight, "time": edge.has_time, EDGE_ID: edge.has_edge_ids}
         for name in types.inline[triple].marks.inline:
             if not there[name]:
-                fail(folder.file, f"has no feature {name} of {':'.join(triple)}", EXPORT_AGAIN)
+                what = f"has no feature {name} of the edge type {':'.join(triple)}"
+                fail(folder.file, what, EXPORT_AGAIN)
 
 
 def _add_feature(folder: Folder, types: Types, entry: dict[str, Any]) -> None:
     name, domain = folder.text(entry, "name", "a feature"), entry.get("domain")
     what = f"the feature {name!r}"
     if domain == "graph":
-        folder.notes += left_out("attributes-dropped", [name], str(folder.file), "of the graph")
+        why = "it belongs to the whole graph, not to nodes or edges"
+        folder.notes += left_out("attributes-dropped", [name], str(folder.file), why)
         return
     if domain not in ("node", "edge"):
         fail(folder.file, f"{what} has the domain {domain!r}", "use node or edge")
@@ -407,7 +414,7 @@ def _add_feature(folder: Folder, types: Types, entry: dict[str, Any]) -> None:
         return
     edge = types.edge(folder, entry.get("type"), what)
     if not types.by_row and not edge.has_edge_ids:
-        why = "the preprocessed graph does not keep the edge ids that its rows go by"
+        why = "its rows are in the order of edge ids, which the preprocessed graph does not keep"
         folder.notes += left_out("attributes-dropped", [name], str(folder.file), why)
         return
     inline = types.inline[_triple(edge)]
@@ -445,7 +452,7 @@ def any_tensor(
     brain = isinstance(values, BrainFloats)
     array = values.array if brain else values
     if array.ndim == 0:
-        fail(where, "is a single number", "give it one row for each")
+        fail(where, "is a single number", "store one row for each node or edge")
     if brain:
         plain = array_tensor(array.view(np.int16), name, where, num_rows, order=order)
 

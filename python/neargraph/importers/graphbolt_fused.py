@@ -83,7 +83,8 @@ def fused_types(folder: Folder, topology: dict[str, Any]) -> Types:
     """Node and edge types of the file that ``graph_topology`` names."""
     what = "graph_topology"
     if topology.get("type") != "FusedCSCSamplingGraph":
-        fail(folder.file, f"{what} has type {topology.get('type')!r}", "import the raw folder")
+        found = f"{what} has type {topology.get('type')!r}, expected 'FusedCSCSamplingGraph'"
+        fail(folder.file, found, "import the raw folder")
     file = folder.place(topology, what)
     fused = _Fused(_state(load_torch(file), str(file)), str(file))
     types = Types(by_row=False)
@@ -138,7 +139,7 @@ def _add_types(folder: Folder, types: Types, fused: _Fused, offsets: Array) -> N
     for name, number in numbered:
         types.nodes[name] = NodePlan(name, int(starts[number + 1] - starts[number]))
     if fused.kinds is None or len(fused.kinds) != len(fused.indices):
-        fail(fused.where, "has no type for each edge", _AGAIN)
+        fail(fused.where, "type_per_edge does not have one type for each edge", _AGAIN)
     known = len(fused.edge_types)
     if sorted(fused.edge_types.values()) != list(range(known)):
         fail(
@@ -149,13 +150,17 @@ def _add_types(folder: Folder, types: Types, fused: _Fused, offsets: Array) -> N
         kinds = np.asarray(fused.kinds[span])
         for kind in (int(kinds.min()), int(kinds.max())):
             if not 0 <= kind < known:
-                fail(fused.where, f"an edge has the type {kind} of {known} types", _AGAIN)
+                what = (
+                    f"an edge has the type {kind}, but there are {known} types (0 to {known - 1})"
+                )
+                fail(fused.where, what, _AGAIN)
         counts += np.bincount(kinds.astype(np.int64), minlength=known)
         drop_pages(fused.kinds)
     for name, number in sorted(fused.edge_types.items(), key=lambda pair: pair[1]):
         triple = parse_triple(name)
         if triple is None or triple[0] not in types.nodes or triple[2] not in types.nodes:
-            fail(fused.where, f"the edge type {name!r} is not of its node types", _AGAIN)
+            what = f"the edge type {name!r} does not join two node types of the file"
+            fail(fused.where, what, _AGAIN)
         _add_type(types, fused, triple, number, int(counts[number]))
 
 
@@ -189,7 +194,7 @@ def _add_type(types: Types, fused: _Fused, triple: Triple, number: int | None, c
 def _check_edge_ids(ids: Array | None, count: int, where: str) -> None:
     if ids is not None and ids.size and (int(ids.min()) < 0 or int(ids.max()) >= count):
         bad = int(ids[(ids < 0) | (ids >= count)][0])
-        fail(where, f"edge id {bad} of {count} edges", _AGAIN)
+        fail(where, f"has edge id {bad}, but there are {count} edges (0 to {count - 1})", _AGAIN)
 
 
 def _add_edge_attributes(folder: Folder, types: Types, fused: _Fused) -> None:
@@ -206,11 +211,8 @@ def _add_edge_attributes(folder: Folder, types: Types, fused: _Fused) -> None:
             folder.notes += left_out("attributes-dropped", [name], fused.where, why)
     for triple, edge in types.edges.items():
         inline = types.inline[triple]
-        inline.times, inline.weights, inline.edge_ids = (
-            shared.times,
-            shared.weights,
-            shared.edge_ids,
-        )
+        inline.times, inline.times_where = shared.times, shared.times_where
+        inline.weights, inline.edge_ids = shared.weights, shared.edge_ids
         edge.has_time, edge.has_weight = every.has_time, every.has_weight
         edge.has_edge_ids = every.has_edge_ids
 
@@ -219,7 +221,7 @@ def _add_node_attribute(types: Types, fused: _Fused, name: str, values: Any) -> 
     """An attribute of all nodes, cut into those of the types."""
     start, where = 0, f"{fused.where} [{name}]"
     if not isinstance(values, np.ndarray) or values.shape[:1] != (fused.num_nodes,):
-        fail(where, "is not one row for each node", _AGAIN)
+        fail(where, "does not have one row for each node", _AGAIN)
     for node in types.nodes.values():
         end = start + (node.num_nodes or 0)
         add_tensor(node, name, values[start:end], where, end - start)

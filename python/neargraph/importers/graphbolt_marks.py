@@ -50,7 +50,8 @@ class Marks:
             or not set(found) <= {"inline", "num_edge_ids", *_FLAGS}
             or any(type(found.get(flag, False)) is not bool for flag in _FLAGS)
         ):
-            fail(where, f"{MARKS} is not what an export writes", f"{EXPORT_AGAIN}, or remove it")
+            what = f"the entry {MARKS} is not valid"
+            fail(where, what, f"{EXPORT_AGAIN}, or remove the entry")
         flags = {flag: found.get(flag, False) for flag in _FLAGS}
         return cls(inline=tuple(names), num_edge_ids=count, **flags)
 
@@ -67,7 +68,8 @@ class Marks:
         """Refuses edge ids that the mark does not know."""
         if ids.size and (int(ids.min()) < 0 or int(ids.max()) >= self.num_edge_ids):
             bad = int(ids[(ids < 0) | (ids >= self.num_edge_ids)][0])
-            fail(where, f"edge id {bad} of {self.num_edge_ids} edge ids", EXPORT_AGAIN)
+            what = f"has edge id {bad}, but num_edge_ids is {self.num_edge_ids}"
+            fail(where, what, EXPORT_AGAIN)
 
 
 def row_of_ids(marks: Marks, ids: Array, where: str) -> Array:
@@ -88,7 +90,8 @@ def row_of_ids(marks: Marks, ids: Array, where: str) -> Array:
         drop_pages(ids)
     entries = int((rows >= 0).sum()) * (2 if marks.undirected else 1)
     if entries < len(ids):
-        fail(where, "an edge id occurs more often than its edge", EXPORT_AGAIN)
+        most = "twice" if marks.undirected else "once"
+        fail(where, f"an edge id occurs more than {most}", EXPORT_AGAIN)
     return rows
 
 

@@ -44,7 +44,9 @@ def _columns(folder: Folder, entry: dict[str, Any], what: str) -> dict[str, tupl
         values = folder.array(data, f"{name} of {what}")
         where = str(folder.place(data, what))
         if isinstance(values, BrainFloats) or values.ndim == 0:
-            fail(where, f"{name} of {what} is bfloat16 or one number", "store integers or float32")
+            has = "dtype bfloat16" if isinstance(values, BrainFloats) else "only one number"
+            todo = "store a list of integers or float32"
+            fail(where, f"the array {name} of {what} has {has}", todo)
         found[name] = values, where
     if found and "seeds" not in found:
         listed = ", ".join(found)
@@ -93,7 +95,7 @@ def _add_node_task(
             parts.setdefault(node.name, []).append((code, columns))
             rest = [one for one in columns if one not in ("seeds", "labels")]
             if rest:
-                message = f"left out {', '.join(rest)} of {what}: nothing is made of them"
+                message = f"left out {', '.join(rest)} of {what}: only seeds and labels are stored"
                 note = Note("columns-dropped", len(rest), str(folder.file), message)
                 folder.notes.append(note)
     for node_type, sets in parts.items():
@@ -116,7 +118,7 @@ def _split(folder: Folder, node: NodePlan, sets: Any, number: int, width: int | 
             other = np.flatnonzero((codes[ids] != 0) & (codes[ids] != code))
             if other.size:
                 bad = int(ids[other[0]])
-                fail(where, f"node {bad} is in two sets of a task", "make them disjoint")
+                fail(where, f"node {bad} is in two sets of a task", "make the sets disjoint")
             codes[ids] = code
     return TensorPlan(f"split_{number}", "u8", (), lambda: iter([codes]), count, width)
 
@@ -158,7 +160,8 @@ def _labels(folder: Folder, node: NodePlan, sets: Any, task: str) -> TensorPlan 
         return None
     name = "y" if "y" not in taken else f"y_{task}"
     if name in taken:
-        fail(folder.file, f"node type {node.name} has {name!r} twice", "rename the task")
+        what = f"labels of task {task} become {name!r}, which node type {node.name} already has"
+        fail(folder.file, what, "rename the task")
     if whole:
         missing = int((rows == UNLABELLED).sum())
         folder.notes += missing_labels(missing, f"{folder.file} [{task}]")

@@ -38,7 +38,11 @@ def plan_igb(path: Path | str) -> GraphPlan:
     """The plan of an IGB folder, homogeneous (papers alone) or heterogeneous."""
     root = igb_root(Path(path))
     if root is None:
-        fail(path, "holds no paper__cites__paper/edge_index.npy", "give the folder of one size")
+        fail(
+            path,
+            "holds no paper__cites__paper/edge_index.npy",
+            "give the folder that holds processed/",
+        )
     notes: list[Note] = []
     nodes = {
         folder.name: _node_type(folder, notes)
@@ -61,7 +65,10 @@ def plan_igb(path: Path | str) -> GraphPlan:
         notes += left_out("files-unused", rest, str(folder), "not part of the layout")
     rest = sorted(f.name for f in root.iterdir() if f.name not in used)
     notes += left_out("files-unused", rest, str(root), "not part of the layout")
-    facts = ["the files have no split: IGB takes the first 60 % of papers, then 20 % and 20 %"]
+    facts = [
+        "the files have no split; IGB trains on the first 60 % of the papers, validates on the "
+        "next 20 % and tests on the rest"
+    ]
     return GraphPlan(str(root), "igb", list(nodes.values()), edges, notes, facts)
 
 
@@ -85,7 +92,7 @@ def _node_type(folder: Path, notes: list[Note]) -> NodePlan:
     for kind, file in labels.items():
         name = "y_2k" if kind == "2K" and "19" in labels else "y"
         node.tensors.append(_labels(name, file, node, notes))
-    notes += left_out("files-unused", rest, str(folder), "they have no row for each node")
+    notes += left_out("files-unused", rest, str(folder), "they do not have one row for each node")
     return node
 
 
@@ -102,7 +109,8 @@ def _array(file: Path, width: int | None) -> Array:
             return open_npy(file)
     size, row = file.stat().st_size, 4 * (width or 1)
     if size == 0 or size % row:
-        fail(file, f"has no header, and its {size} bytes are not rows of {row}", _AGAIN)
+        what = f"has no .npy header, so its {size} bytes must be rows of {row} bytes"
+        fail(file, what, _AGAIN)
     shape = (size // row, width) if width else (size // row,)
     return np.asarray(np.memmap(file, np.float32, "r", shape=shape))
 
@@ -125,7 +133,7 @@ def _edge_type(file: Path, parts: list[str], nodes: dict[str, NodePlan]) -> Edge
     by_edge = array.ndim == 2 and array.shape[1] == 2
     columns = array.T if by_edge else array
     if not by_edge and pair_layout(array, where) != "rows":
-        fail(where, f"has shape {list(array.shape)}", _AGAIN)
+        fail(where, f"has shape {list(array.shape)}, expected [E, 2] or [2, E]", _AGAIN)
     bounds = nodes[parts[0]].num_nodes, nodes[parts[2]].num_nodes
 
     def chunks() -> Iterator[EdgeChunk]:

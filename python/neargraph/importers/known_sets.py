@@ -46,10 +46,10 @@ def refuse_name(path: Path) -> None:
         fail(
             given,
             f"is a link, and {_NOTHING}",
-            "download it, such as with curl -LO, and give the file",
+            "download it (for example with curl -LO), and give the file",
         )
     if len(path.parts) == 1 and (advice := _advice(given)):
-        fail(given, f"no such file or folder; it names a data set, and {_NOTHING}", advice)
+        fail(given, f"no such file or folder; {given} is a data set, and {_NOTHING}", advice)
 
 
 def _advice(name: str) -> str | None:
@@ -108,5 +108,5 @@ def _links(file: Path) -> list[str] | None:
 
 
 def _refuse(path: Path, link: str) -> NoReturn:
-    todo = f"download {link[:120]}, such as with curl -LO, unpack it, and give what is in it"
+    todo = f"download {link[:120]} (e.g. with curl -LO), unpack it, and give the unpacked files"
     fail(path, f"holds only a link, and {_NOTHING}", todo)

@@ -50,7 +50,7 @@ def class_tensor(
         held = hold_to(where, wanted, held)
         found |= known
         if len(found) > _CLASSES_MAX:
-            fail(where, f"has more than {_CLASSES_MAX:,} different labels", "store numbers")
+            fail(where, f"has more than {_CLASSES_MAX:,} different labels", "store them as numbers")
     notes.extend(missing_labels(missing, where))
     class_names = sorted(found)
     number = {text: at for at, text in enumerate(class_names)}

@@ -83,13 +83,14 @@ def number_table(path: Path | str, delimiter: str | None, dtype: type[np.generic
         if len(fields) != width:
             fail(
                 f"{path}:{number}",
-                f"{len(fields)} columns, the first row has {width}",
-                "make the table rectangular",
+                f"has {len(fields)} columns, but the first row has {width}",
+                "give every row the same number of columns",
             )
         try:
             cells.extend(map(kind, fields))
-        except (ValueError, OverflowError) as error:
-            fail(f"{path}:{number}", str(error), "store plain numbers of at most 64 bits")
+        except (ValueError, OverflowError):
+            what = f"{line[:60]!r} is not a row of {'whole numbers' if whole else 'numbers'}"
+            fail(f"{path}:{number}", what, "store plain numbers of at most 64 bits")
         # The cells, what they grow from, and the array that is made of them.
         held = hold_to(str(path), 3 * len(cells) * cells.itemsize, held, read / size)
     return np.frombuffer(cells, dtype=cells.typecode).astype(dtype).reshape(-1, max(1, width))

@@ -35,7 +35,7 @@ def plan_lists(path: Path | str) -> GraphPlan:
     idle = sum(len(line.split()) == 1 for _, line in text_lines(file))
     notes = []
     if idle:
-        message = f"{idle} lines name a user without items, and only edges are stored"
+        message = f"{idle} lines name a user without items, and no edge is stored for them"
         notes.append(Note("users-without-items", idle, str(file), message))
     has_time = time_file is not None
     edge = EdgePlan("user", "visits", "item", chunks, num_edges=edges, has_time=has_time)
@@ -47,8 +47,9 @@ def plan_lists(path: Path | str) -> GraphPlan:
 def _numbers(line: str, file: Path, number: int) -> list[int]:
     try:
         return [int(field) for field in line.split()]
-    except ValueError as error:
-        fail(f"{file}:{number}", str(error), "write lines of integers: user item item ...")
+    except ValueError:
+        what = f"{line[:60]!r} is not a list of integers"
+        fail(f"{file}:{number}", what, "write each line as integers: user item item ...")
 
 
 def _edges(file: Path, time_file: Path | None) -> Iterator[EdgeChunk]:
@@ -61,11 +62,12 @@ def _edges(file: Path, time_file: Path | None) -> Iterator[EdgeChunk]:
         if time_file is not None:
             stamps = _numbers(stamp_line, time_file, number)
             if len(stamps) != len(row) or stamps[:1] != row[:1]:
-                fail(
-                    f"{time_file}:{number}",
-                    f"{len(stamps)} numbers do not match the {len(row)} of {file.name}",
-                    "write both files in the same shape",
-                )
+                same, other = len(stamps) == len(row), f"line {number} of {file.name}"
+                what = f"has {len(stamps)} numbers, but {other} has {len(row)}"
+                if same:
+                    what = f"begins with user {stamps[0]}, but {other} with user {row[0]}"
+                todo = "give both files the same users, and as many times as items"
+                fail(f"{time_file}:{number}", what, todo)
             _extend(columns[2:], (stamps[1:],), time_file, number)
         if len(columns[0]) >= CHUNK_EDGES:
             yield _chunk(columns, f"{file} (up to line {number})")

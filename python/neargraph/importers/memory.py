@@ -127,6 +127,6 @@ def too_small(where: str, wanted: int, limit: int) -> NoReturn:
     wanted += wanted // 50
     raise BudgetTooSmall(
         f"{where}: the import needs {format_bytes(wanted, up=True)} in addition to the "
-        f"interpreter's memory, and {format_bytes(limit)} of the budget are left",
+        f"interpreter's memory, but only {format_bytes(limit)} of the budget are left",
         wanted,
     )

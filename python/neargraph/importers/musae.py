@@ -99,9 +99,11 @@ def _features(file: Path) -> dict[int, Array]:
         fail(file, "a node has two lists of words", "give each node one")
     for node, ids in words.items():
         if node < 0 or node >= 1 << 32 or ids.ndim != 1 or (ids.size and ids.min() < 0):
-            fail(file, f"node {node} has an impossible id or word list", "check the file")
+            what = f"node {node} has an id that is not valid, or words that are not numbers from 0"
+            fail(file, what, "check the file")
         if ids.size and ids.max() >= 1 << 24:
-            fail(file, f"node {node} has word {int(ids.max())}, beyond 2^24", "check the file")
+            what = f"node {node} has word number {int(ids.max())}, expected less than 2^24"
+            fail(file, what, "check the file")
     return words
 
 
@@ -117,7 +119,8 @@ def _target(file: Path, num_nodes: int, notes: list[Note]) -> TensorPlan:
     read, letters, held, size = 0, 0, 0, max(1, text_bytes(file))
     for number, row in enumerate((row for row in rows if row), start=2):
         if len(row) != len(header):
-            fail(f"{file}:{number}", f"{len(row)} columns, not {len(header)}", "check the file")
+            what = f"has {len(row)} columns, expected {len(header)}"
+            fail(f"{file}:{number}", what, "check the file")
         if not re.fullmatch(r"\d{1,18}", row[id_column].strip()):
             fail(f"{file}:{number}", f"{row[id_column][:60]!r} is not a node id", "check the file")
         nodes.append(int(row[id_column]))
@@ -128,7 +131,7 @@ def _target(file: Path, num_nodes: int, notes: list[Note]) -> TensorPlan:
         held = hold_to(where, wanted, held, read / size)
     ids = node_ids(np.frombuffer(nodes, dtype=np.int64), where, 1)
     if len(np.unique(ids)) != len(ids) or len(ids) < num_nodes or ids.max(initial=-1) >= len(ids):
-        fail(where, f"{len(ids)} targets for {num_nodes} nodes", "give each node one target")
+        fail(where, f"has {len(ids)} targets for {num_nodes} nodes", "give each node one target")
     labels = [""] * len(ids)
     for node, text in zip(nodes, texts, strict=True):
         labels[node] = text
@@ -148,7 +151,7 @@ def _column(header: list[str], known: tuple[str, ...], where: str) -> int:
         fail(
             where,
             f"has no column {' or '.join(known)} (columns: {', '.join(header)})",
-            "rename the column",
+            "rename one of them",
         )
     return found
 

@@ -29,7 +29,7 @@ def narrow_x(plan: GraphPlan, x_dtype: str) -> None:
                 continue
             if tensor.dtype not in _FLOATS:
                 fail(
-                    f"{plan.origin} [x]",
+                    f"{plan.origin}, tensor 'x' of node type {node.name!r}",
                     f"has dtype {tensor.dtype}, and only floats can be stored narrower",
                     remedy("LeaveOutOrConvert", option="x_dtype", what="x to floats"),
                 )

@@ -118,7 +118,7 @@ def _mask(table: Table, name: str) -> Array:
 
     where = table.where(name)
     if not pa.types.is_boolean(table.kind(name)):
-        fail(where, f"is {table.kind(name)}", "store masks as booleans")
+        fail(where, f"has type {table.kind(name)}", "store masks as booleans")
     parts = [table.numbers(batch.column(0), name, row) for row, batch in table.batches([name])]
     return np.concatenate([np.zeros(0, bool), *parts])
 
@@ -153,7 +153,7 @@ def _wide_columns(names: list[str]) -> list[str]:
 def _stacked(table: Table, names: list[str]) -> TensorPlan:
     for name in names:
         if not _is_plain(table, name):
-            what = f"is {table.kind(name)}, and features are numbers"
+            what = f"has type {table.kind(name)}, but features must be numbers"
             fail(table.where(name), what, "convert the column to numbers")
 
     def chunks() -> Iterator[Array]:
@@ -200,7 +200,7 @@ def _column_tensor(table: Table, column: str, name: str, notes: list[Note]) -> T
             if values.null_count or (lengths is not None and (lengths != width).any()):
                 bad = 0 if lengths is None else int(np.flatnonzero(lengths != width)[0])
                 file, at = table.place(row + bad)
-                what = f"row {at} is null or not {width} long"
+                what = f"row {at} is null, or its list does not have {width} values"
                 fail(f"{file} [{column}]", what, "make all rows equally long")
             same_rows(len(flat), len(values) * width, where, "the column")
             yield flat.reshape(-1, width)

@@ -53,7 +53,7 @@ def array_edges(
         yield EdgeChunk(
             node_ids(left, where, span.start, num_nodes),
             node_ids(right, where, span.start, num_nodes),
-            **_inline(span, times, weights),
+            **_inline(span, times, weights, Path(where).parent),
         )
         for mapped in (array, times, weights):
             drop_pages(mapped)
@@ -125,7 +125,7 @@ def plan_npy(path: Path | str) -> GraphPlan:
         edge.chunks = lambda: array_edges(array, str(file), None)
     notes = []
     if array.shape == (2, 2):
-        message = "shape [2, 2] is taken as [2, E]: row 0 the sources, row 1 the destinations"
+        message = "shape [2, 2] is read as [2, E]: row 0 has the sources, row 1 the destinations"
         notes.append(Note("layout-guessed", 2, str(file), message))
     return GraphPlan(str(file), "npy", [NodePlan()], [edge], notes)
 
@@ -188,7 +188,7 @@ def _folder_nodes(arrays: dict[str, Array], folder: Path) -> int | None:
         rows["indptr"] = len(arrays["indptr"]) - 1
     if len(set(rows.values())) > 1:
         each = ", ".join(f"{name}.npy {count}" for name, count in rows.items())
-        fail(folder, f"files have different numbers of nodes: {each}", "make them equal")
+        fail(folder, f"files have different numbers of nodes: {each}", "make the numbers equal")
     return next(iter(rows.values()), None)
 
 
@@ -238,19 +238,23 @@ def _csr(arrays: dict[str, Array], where: str, num_nodes: int) -> Iterator[EdgeC
     for first in range(0, num_nodes, _ROWS):
         block = np.asarray(indptr[first : first + _ROWS + 1], dtype=np.int64)
         if (np.diff(block) < 0).any() or block[0] < 0 or block[-1] > len(indices):
-            fail(where, f"indptr.npy falls near row {first}", "write the matrix again")
+            fail(where, f"indptr.npy decreases near row {first}", "write the matrix again")
         for row, end, sources in rows_of_entries(first, block):
             destinations = node_ids(np.asarray(indices[row:end]), where, row, num_nodes)
-            yield EdgeChunk(sources, destinations, **_inline(slice(row, end), times, weights))
+            columns = _inline(slice(row, end), times, weights, Path(where))
+            yield EdgeChunk(sources, destinations, **columns)
             for mapped in (indptr, indices, times, weights):
                 drop_pages(mapped)
 
 
-def _inline(span: slice, times: Array | None, weights: Array | None) -> dict[str, Array]:
+def _inline(
+    span: slice, times: Array | None, weights: Array | None, folder: Path
+) -> dict[str, Array]:
     """Times and weights of a chunk, of those that there are."""
     found = {}
     if times is not None:
-        found["times"] = whole_times(np.asarray(times[span]), "edge_time", span.start)
+        where = str(folder / "edge_time.npy")
+        found["times"] = whole_times(np.asarray(times[span]), where, span.start)
     if weights is not None:
         found["weights"] = np.asarray(weights[span])
     return found

@@ -77,8 +77,8 @@ def _square(npz: NpzFile) -> int:
         if shape != (num_nodes, num_nodes):
             fail(
                 npz.where("adj_shape"),
-                f"says {list(shape)}, adj_indptr says {num_nodes} rows",
-                "store a square matrix, or node types of their own",
+                f"says {list(shape)}, but adj_indptr has {num_nodes} rows",
+                "store a square matrix, or a typed graph with two node types",
             )
     return num_nodes
 
@@ -92,7 +92,7 @@ def _plan_matrices(npz: NpzFile) -> GraphPlan:
         if rows != num_nodes:
             fail(
                 npz.where("attr_shape"),
-                f"says {rows} rows for {num_nodes} nodes",
+                f"says {rows} rows, but there are {num_nodes} nodes",
                 "the file is inconsistent; write it again",
             )
         values = "attr_data" if "attr_data" in npz else None
@@ -260,7 +260,7 @@ def _block_edges(npz: NpzFile, node_ptr: Array, edge_ptr: Array) -> Iterator[Edg
     if npz.shape("edge_index") != (2, int(edge_ptr[-1])):
         fail(
             where,
-            f"has shape {list(npz.shape('edge_index'))}, edge_ptr ends at {edge_ptr[-1]}",
+            f"has shape {list(npz.shape('edge_index'))}, but edge_ptr ends at {edge_ptr[-1]}",
             "the file is inconsistent; write it again",
         )
     for row, sources, destinations in pair_columns(npz, "edge_index"):

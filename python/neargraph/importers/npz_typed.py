@@ -41,7 +41,9 @@ def plan_typed(npz: NpzFile) -> GraphPlan:
     for node in nodes:
         used |= _members(npz, node)
     rest = [name for name in npz.names if name not in used]
-    notes = left_out("members-unused", rest, str(npz.path), "text, or of no node type")
+    notes = left_out(
+        "members-unused", rest, str(npz.path), "they are text, or belong to no node type"
+    )
     return GraphPlan(str(npz.path), "npz typed", nodes, edges, notes)
 
 
@@ -114,7 +116,7 @@ def _edge_type(
     for name in inline:
         where = f"{member}__{name}"
         if npz.shape(where) != (count,) or npz.dtype(where).kind not in "iuf":
-            fail(npz.where(where), "is not one number for each edge", "store it as [E]")
+            fail(npz.where(where), "does not have one number for each edge", "store it as [E]")
 
     def chunks() -> Iterator[EdgeChunk]:
         streams = {name: npz.open(f"{member}__{name}") for name in inline}

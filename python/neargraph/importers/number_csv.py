@@ -112,7 +112,7 @@ class NumberCsv:
         where = str(self.path)
         same_rows(self.num_rows, num_rows, where, "the file")
         if self.num_missing:
-            todo = "fill or drop the row"
+            todo = "fill them, or drop their rows"
             fail(where, f"{self.num_missing} whole numbers are missing", todo)
         flat = self.num_columns == 1 and name != "x"
         shape = (num_rows,) if flat else (num_rows, self.num_columns)

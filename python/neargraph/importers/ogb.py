@@ -36,8 +36,8 @@ _NAMES = {"node-feat": "x", "edge-feat": "edge_attr", "species": "node_species"}
 _COUNTS = ("edge", "num-node-list", "num-edge-list")
 _LABELS = ("node-label", "graph-label")
 INVERSE_FACT = (
-    "edges are stored as the files have them; the loader of ogb adds the inverse of each edge to "
-    "some sets, as undirected=True does here"
+    "edges are stored as in the files; for some data sets, ogb adds the inverse of each edge, as "
+    "undirected=True does"
 )
 
 Pieces = Callable[[], Iterator[Array]]
@@ -97,7 +97,11 @@ def plan_ogb(path: Path | str) -> GraphPlan:
 
     root = ogb_root(Path(path))
     if root is None:
-        fail(path, "is not a folder of ogb", "name the folder that holds raw/ and split/")
+        fail(
+            path,
+            "is not the folder of an OGB data set",
+            "name the folder that holds raw/ and split/",
+        )
     raw = root / "raw"
     if part_beside(raw / "triplet-type-list.csv"):
         return plan_ogb_typed(root)
@@ -115,7 +119,7 @@ def plan_ogb(path: Path | str) -> GraphPlan:
     else:
         tensors, named = node_splits(root, graphs.num_nodes)
     node.tensors += tensors
-    facts += [f"split_{k} is {name}" for k, name in enumerate(named)]
+    facts += [f"split_{k} is the split {name!r} of the data set" for k, name in enumerate(named)]
     edge = EdgePlan(
         chunks=lambda: _edges(graphs),
         num_edges=graphs.num_edges,
@@ -185,7 +189,7 @@ def _csv_graphs(raw: Path) -> _Graphs:
             weights = need_csv(raw, name)
             same_rows(weights.num_rows, graphs.num_edges, str(weights.path), "the file")
             if weights.num_columns != 1 or weights.num_missing:
-                fail(weights.path, "is not one weight for each edge", _AGAIN)
+                fail(weights.path, "does not have one weight for each edge", _AGAIN)
             graphs.weights = lambda weights=weights: (p[:, 0] for p in weights.rows(CHUNK_EDGES))
         elif name in _NAMES or name.startswith(("node_", "edge_")):
             of_edges = name.startswith("edge")
@@ -203,7 +207,8 @@ def _same_graphs(where: str, node_ptr: Array, edge_ptr: Array) -> None:
     if len(node_ptr) != len(edge_ptr):
         fail(
             where,
-            f"{len(node_ptr) - 1} numbers of nodes, but {len(edge_ptr) - 1} of edges",
+            f"has node counts of {len(node_ptr) - 1} graphs, but edge counts of "
+            f"{len(edge_ptr) - 1}",
             _AGAIN,
         )
 
@@ -310,12 +315,17 @@ def _binary_graphs(raw: Path) -> _Graphs:
         npz.where("edge_index"), node_ptr, edge_ptr, lambda: pair_columns(npz, "edge_index")
     )
     if npz.shape("edge_index") != (2, graphs.num_edges):
-        what = f"has shape {list(npz.shape('edge_index'))}, num_edges_list says {graphs.num_edges}"
+        shape = list(npz.shape("edge_index"))
+        what = f"has shape {shape}, but num_edges_list says {graphs.num_edges} edges"
         fail(graphs.where, what, _AGAIN)
     better = {"node_feat": "x", "edge_feat": "edge_attr"}
     unknown = [n for n in npz.names if not n.startswith(("node_", "edge_")) and n not in lists]
     if unknown:
-        fail(npz.path, f"has members {shown(unknown)}", "name them node_NAME or edge_NAME")
+        fail(
+            npz.path,
+            f"has the unknown members {shown(unknown)}",
+            "name them node_NAME or edge_NAME",
+        )
     for name in npz.names:
         if name in ("edge_index", *lists):
             continue

@@ -41,7 +41,10 @@ def plan_ogb_typed(root: Path) -> GraphPlan:
         if not links:
             tensors, named = node_splits(root, node.num_nodes or 0, node.name)
             node.tensors += tensors
-            facts += [f"split_{k} of {node.name} is {name}" for k, name in enumerate(named)]
+            facts += [
+                f"split_{k} of {node.name} is the split {name!r} of the data set"
+                for k, name in enumerate(named)
+            ]
     if links:
         notes.append(link_note(root))
     notes += mapping_note(root)
@@ -63,11 +66,12 @@ def _rows(folder: Path, name: str) -> tuple[Path, list[list[str]]]:
 def _node_types(raw: Path) -> dict[str, NodePlan]:
     file, rows = _rows(raw, "num-node-dict")
     if len(rows) != 2:
-        fail(file, f"has {max(0, len(rows) - 1)} rows of counts", "import one typed graph")
+        what = f"has the counts of {max(0, len(rows) - 1)} graphs, expected 1"
+        fail(file, what, "import a data set of one graph")
     names, counts = rows
     plain = len(names) == len(counts) == len(set(names)) and all(map(str.isdigit, counts))
     if not plain or any(len(count) > 18 for count in counts):
-        fail(file, "is not a count for each node type", _AGAIN)
+        fail(file, "does not have a count for each node type", _AGAIN)
     return {name: NodePlan(name, int(count)) for name, count in zip(names, counts, strict=True)}
 
 
@@ -76,7 +80,8 @@ def _triplets(raw: Path, nodes: dict[str, NodePlan]) -> list[Triple]:
     found = []
     for row in rows:
         if len(row) != 3 or row[0] not in nodes or row[2] not in nodes or tuple(row) in found:
-            fail(file, f"{','.join(row)[:80]!r} is not an edge type of the node types", _AGAIN)
+            what = "does not join two node types of the data set, or is listed twice"
+            fail(file, f"{','.join(row)[:80]!r} {what}", _AGAIN)
         # The name becomes the name of a folder.
         if any("/" in part or part in ("", ".", "..") for part in row):
             fail(file, f"{','.join(row)[:80]!r} is not a valid name", _AGAIN)

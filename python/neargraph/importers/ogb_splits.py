@@ -89,7 +89,7 @@ def _codes(folder: Path, count: int, what: str) -> Array:
         twice = np.flatnonzero(codes[ids])
         if twice.size:
             bad = int(ids[twice[0]])
-            fail(where, f"{what} {bad} is in two parts of the split", "make them disjoint")
+            fail(where, f"{what} {bad} is in two parts of the split", "make the parts disjoint")
         codes[ids] = PARTS[name]
     return codes
 
@@ -120,7 +120,8 @@ def ogb_links(root: Path, split: str | None) -> dict[str, dict[str, Any]]:
         if not folders and split is None:
             return {}
         names = ", ".join(f.name for f in split_folders(root))
-        fail(root / "split", "does not tell which split to read", f"name one of {names}")
+        what = "has several splits" if split is None else f"has no link split {split!r}"
+        fail(root / "split", what, f"name one of them with split=: {names}")
     found = {}
     for name in PARTS:
         file = folders[0] / f"{name}.pt"

@@ -62,7 +62,7 @@ class ImportOptions:
             )
         if self.page_bytes not in PAGE_SIZES:
             raise ValueError(
-                f"a page of {self.page_bytes} bytes is not valid, expected one of {PAGE_SIZES}"
+                f"page_bytes={self.page_bytes} is not valid, expected one of {PAGE_SIZES}"
             )
         if not 0.1 <= self.fill <= 1.0:
             raise ValueError(

@@ -80,7 +80,7 @@ class Machine:
     def pop(self) -> Any:
         """The last value, which must lie above the last mark."""
         if len(self.stack) <= (self.marks[-1] if self.marks else 0):
-            raise BadPickle("it takes a value where there is none")
+            raise BadPickle("it takes a value from an empty stack")
         return self.stack.pop()
 
     def since_mark(self) -> list[Any]:

@@ -45,7 +45,7 @@ def plan_planetoid(path: Path | str) -> GraphPlan:
     if name is None:
         sets = sorted(f.name for f in given.glob("ind.*.graph")) if given.is_dir() else []
         known = shown(sets) or "a file like ind.cora.graph"
-        fail(given, "is not one Planetoid set", f"give one of its files: {known}")
+        fail(given, "does not hold exactly one Planetoid set", f"give one of its files: {known}")
     folder = given if given.is_dir() else given.parent
     parts = {p: folder / f"ind.{name}.{p}" for p in ("x", "tx", "allx", "y", "ty", "ally", "graph")}
     for file in parts.values():
@@ -157,13 +157,13 @@ def _check(
     if len(labels) != allx.shape[0]:
         fail(
             parts["ally"],
-            f"{len(labels)} labels for {allx.shape[0]} rows of allx",
+            f"has {len(labels)} labels for {allx.shape[0]} rows of allx",
             "use files of one data set",
         )
     if not len(test_labels) == tx.shape[0] == len(test) or tx.shape[1] != allx.shape[1]:
         fail(
             parts["tx"],
-            f"{tx.shape} does not fit {len(test)} test nodes, "
+            f"has shape {list(tx.shape)}, which does not fit {len(test)} test nodes, "
             f"{len(test_labels)} labels and {allx.shape[1]} columns",
             "use files of one data set",
         )

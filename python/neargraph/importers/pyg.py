@@ -51,7 +51,7 @@ def plan_pyg(data: Any) -> GraphPlan:
         return _plan_hetero(data)
     if isinstance(data, Data):
         return _plan_homogeneous(data)
-    return fail("from_pyg", f"the argument is a {type(data).__name__}", "give a Data or HeteroData")
+    return fail("from_pyg", f"the data has type {type(data).__name__}", "give a Data or HeteroData")
 
 
 def _plan_homogeneous(data: Any) -> GraphPlan:
@@ -71,7 +71,7 @@ def _plan_homogeneous(data: Any) -> GraphPlan:
         elif data.is_node_attr(key):
             node.tensors.append(_tensor(value, key, f"data.{key}", num_nodes))
         else:
-            why = "neither [num_nodes, ...] nor [num_edges, ...]"
+            why = f"shape {list(value.shape)} is neither [num_nodes, ...] nor [num_edges, ...]"
             notes += left_out("attributes-dropped", [key], f"data.{key}", why)
     node.tensors.extend(_masks(masks, num_nodes, "data", notes))
     if not node.tensors and "num_nodes" not in data:
@@ -95,7 +95,7 @@ def _plan_hetero(data: Any) -> GraphPlan:
             elif value.dim() > 0 and value.size(0) == counts[name]:
                 node.tensors.append(_tensor(value, key, f"{where}.{key}", counts[name]))
             else:
-                why = "not [num_nodes, ...]"
+                why = f"shape {list(value.shape)} is not [num_nodes, ...]"
                 notes += left_out("attributes-dropped", [key], f"{where}.{key}", why)
         node.tensors.extend(_masks(masks, counts[name], where, notes))
         nodes.append(node)
@@ -147,7 +147,7 @@ def _tensors_of(
         if key in known:
             continue
         if key in _SUPERVISION:
-            why = "supervision; pass it to the loader"
+            why = "it is the supervision of a link split; pass it to the loader"
         elif not isinstance(value, torch.Tensor):
             why = f"a {type(value).__name__} is not a tensor"
         elif value.layout != torch.strided and not _is_sparse_x(key, value):
@@ -222,7 +222,7 @@ def _tensor(value: Any, name: str, where: str, num_rows: int | None) -> TensorPl
         fail(
             where,
             f"has shape {list(value.shape)}, expected {num_rows} rows",
-            "give it one row for each",
+            "give it one row for each node or edge",
         )
     if value.layout != torch.strided:
         return _sparse_tensor(value, name)
@@ -285,7 +285,7 @@ def _masks(
         fail(
             where,
             f"masks have {[m.size(1) for m in columns.values()]} columns",
-            "give every mask the same number",
+            "give every mask the same number of columns",
         )
     present = list(columns.values())
     for at, mask in enumerate(present):
@@ -293,7 +293,8 @@ def _masks(
             twice = sum(mask.to(torch.uint8) for mask in present) > 1
             count = int(twice.any(dim=1).sum())
             message = (
-                f"{count} nodes are in two masks, so they are stored as bool tensors, not splits"
+                f"{count} nodes are in two masks, so the masks are stored as bool tensors, not as "
+                "splits"
             )
             notes.append(Note("masks-overlap", count, where, message))
             return [_tensor(m, key, f"{where}.{key}", num_nodes) for key, m in masks.items()]

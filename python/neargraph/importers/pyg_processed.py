@@ -120,7 +120,7 @@ def _num_graphs(slices: Any, where: str) -> int | None:
         first = next((one for part in slices.values() for one in part.values()), None)
     pointers = np.asarray(contents(first)) if first is not None else np.zeros(2)
     if pointers.ndim != 1 or len(pointers) == 0:
-        fail(where, "has slices that are not pointers", _AGAIN)
+        fail(where, "has slices that are not lists of integers", _AGAIN)
     return None if len(pointers) == 2 else len(pointers) - 1
 
 
@@ -136,7 +136,11 @@ def _plan_one(file: Path, attributes: Attributes, kind: str) -> GraphPlan:
         attributes.setdefault("_global_store", {})
         plain = {key: _tensors(value, mapped) for key, value in attributes.items()}
         if not all(isinstance(value, dict) for value in plain.values()):
-            fail(file, "has a HeteroData with something that is not a type", _AGAIN)
+            fail(
+                file,
+                "has a HeteroData with an entry that is neither a node type nor an edge type",
+                _AGAIN,
+            )
         data: Any = HeteroData.from_dict(plain)
     elif kind == "Data":
         attributes.pop("_num_nodes", None)
@@ -199,10 +203,14 @@ class _Many:
     def _pointers(self, key: Any, value: Any) -> Array:
         found = np.asarray(contents(value))
         if found.ndim != 1 or found.dtype.kind not in "iu" or not len(found):
-            fail(f"{self.file} [{key}]", "has slices that are not pointers", _AGAIN)
+            fail(f"{self.file} [{key}]", "has slices that are not lists of integers", _AGAIN)
         pointers = found.astype(np.int64)
         if pointers[0] != 0 or (np.diff(pointers) < 0).any():
-            fail(f"{self.file} [{key}]", "has slices that do not start at 0 or fall", _AGAIN)
+            fail(
+                f"{self.file} [{key}]",
+                "has slices that do not start at 0, or that decrease",
+                _AGAIN,
+            )
         hold(str(self.file), pointers.nbytes)
         return pointers
 
@@ -210,8 +218,8 @@ class _Many:
         """The slices of an attribute of so many rows."""
         pointers = self.slices.get(key)
         if pointers is None or pointers[-1] != rows:
-            last = "none" if pointers is None else pointers[-1]
-            fail(f"{self.file} [{key}]", f"has {rows} rows, but slices up to {last}", _AGAIN)
+            found = "no slices" if pointers is None else f"slices that end at {pointers[-1]}"
+            fail(f"{self.file} [{key}]", f"has {rows} rows, but {found}", _AGAIN)
         return pointers
 
     def _node_ptr(self) -> Array:
@@ -247,7 +255,7 @@ def _plan_many(file: Path, attributes: Attributes, slices: Attributes) -> GraphP
         rows, where = _rows(value), f"{file} [{key}]"
         if isinstance(value, np.ndarray) and value.ndim > 1 and ("index" in key or key == "face"):
             # PyG joins these along their columns, so that their slices count no rows.
-            why = "it holds node ids, as edge_index does, and its pairs are not edges of the graph"
+            why = "it holds node ids, and an import stores only those of edge_index"
             notes += left_out("attributes-dropped", [key], where, why)
             continue
         if rows is None:
@@ -317,7 +325,7 @@ def _of_graphs(many: _Many, key: str, value: Any, where: str) -> TensorPlan:
 def _edges(many: _Many, inline: dict[str, Array]) -> Iterator[EdgeChunk]:
     where = f"{many.file} [edge_index]"
     if many.index.dtype.kind not in "iu":
-        fail(where, f"is {many.index.dtype}", "node ids are integers")
+        fail(where, f"node ids have dtype {many.index.dtype}", "store them as integers")
     for span in spans(many.index.shape[1]):
         left, right = (np.ascontiguousarray(row[span]) for row in many.index)
         chunk = block_edges(where, span.start, left, right, many.node_ptr, many.edge_ptr)

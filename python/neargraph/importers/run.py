@@ -237,8 +237,7 @@ def _declare_edges(
 ) -> int:
     same = edge.source == edge.destination
     if options.undirected and not same:
-        triple = f"({edge.source}, {edge.relation}, {edge.destination})"
-        what = f"edge type {triple} joins two node types and cannot be undirected"
+        what = f"{_shown(edge)} joins two node types and cannot be undirected"
         fail(plan.origin, what, remedy("StoreReverse"))
     return importer.edge_type(
         edge.source,
@@ -285,10 +284,10 @@ class _Run:
             importer.wait_for_topology(partial(self._progress, "write"))
         for node in plan.nodes:
             for tensor in node.tensors:
-                self._push_tensor("node", node_ids[node.name], tensor, node.num_nodes)
+                self._push_tensor(node, node_ids[node.name], tensor, node.num_nodes)
         for edge, number in zip(plan.edges, edge_ids, strict=True):
             for tensor in edge.tensors:
-                self._push_tensor("edge", number, self._with_loops(edge, tensor), None)
+                self._push_tensor(edge, number, self._with_loops(edge, tensor), None)
         if self._options.split_sizes is not None:
             self._push_split(node_ids)
         for note in plan.notes:
@@ -297,7 +296,8 @@ class _Run:
         report["notes"] = with_remedies(report["notes"], plan.notes)
         if "leftover" in report:
             warnings.warn(
-                f"the store was imported, but the one before is left: {report['leftover']}",
+                "the store was imported, but the store that it replaced could not be removed: "
+                f"{report['leftover']}",
                 RuntimeWarning,
                 stacklevel=2,
             )
@@ -323,8 +323,7 @@ class _Run:
             self._progress("edges", done, edge.num_edges)
         self._rows += done
         if self._rounded:
-            triple = f"({edge.source}, {edge.relation}, {edge.destination})"
-            where = f"{self._plan.origin}, edge type {triple}"
+            where = f"{self._plan.origin}, {_shown(edge)}"
             message = f"{self._rounded} weights lost digits, because they are stored as f32"
             self._plan.notes.append(Note("narrowed", self._rounded, where, message))
 
@@ -359,9 +358,11 @@ class _Run:
         return narrow
 
     def _push_tensor(
-        self, kind: Any, number: int, tensor: TensorPlan, num_rows: int | None
+        self, owner: NodePlan | EdgePlan, number: int, tensor: TensorPlan, num_rows: int | None
     ) -> None:
         importer, name, shape = self._importer, tensor.name, list(tensor.shape)
+        kind: Any = "node" if isinstance(owner, NodePlan) else "edge"
+        where = f"{self._plan.origin}, tensor {name!r} of {_shown(owner)}"
         value = self._sparse_value(tensor) if kind == "node" else None
         if value is not None:
             handle = importer.begin_sparse_tensor(kind, number, name, shape, value)
@@ -375,7 +376,6 @@ class _Run:
         if tensor.narrowed_from is not None:
             stored = tensor.stored or tensor.dtype
             message = f"rows are {tensor.narrowed_from} in the input and stored as {stored}"
-            where = f"{self._plan.origin} [{tensor.name}]"
             note = Note("narrowed", tensor.num_rows or 0, where, message, tensor.stored is not None)
             self._plan.notes.append(note)
         if _is_scaled(tensor):
@@ -385,11 +385,7 @@ class _Run:
         else:
             rows = self._feed(tensor, lambda piece: importer.push_rows(handle, piece))
         if num_rows is not None and rows != num_rows:
-            fail(
-                f"{self._plan.origin} [{tensor.name}]",
-                f"{rows} rows for {num_rows} {kind}s",
-                "correct the input",
-            )
+            fail(where, f"has {rows} rows, but there are {num_rows} {kind}s", "correct the input")
 
     def _sparse_value(self, tensor: TensorPlan) -> str | None:
         """What the entries of sparse rows hold; None where the tensor is stored with its zeros."""
@@ -465,7 +461,7 @@ class _Run:
         node = split_owner(self._plan, options.split_type)
         count = self._importer.num_nodes(node_ids[node.name]) or 0
         tensor = TensorPlan("split_0", "u8", (), lambda: split_chunks(count, percent, seed), count)
-        self._push_tensor("node", node_ids[node.name], tensor, count)
+        self._push_tensor(node, node_ids[node.name], tensor, count)
 
 
 def split_owner(plan: GraphPlan, wanted: str | None) -> NodePlan:
@@ -476,7 +472,7 @@ def split_owner(plan: GraphPlan, wanted: str | None) -> NodePlan:
     owner = _split_owner(plan, wanted)
     if any(tensor.name.startswith("split_") for tensor in owner.tensors):
         what = f"node type {owner.name!r} already has splits of its own"
-        fail(plan.origin, what, remedy("LeaveOut", option="split"))
+        fail(plan.origin, what, remedy("LeaveOut", option="split_sizes"))
     return owner
 
 
@@ -494,6 +490,13 @@ def _split_owner(plan: GraphPlan, wanted: str | None) -> NodePlan:
         what = "has several node types that could be split"
         fail(plan.origin, what, remedy("ChooseSplitType", choices=choices))
     return candidates[0]
+
+
+def _shown(owner: NodePlan | EdgePlan) -> str:
+    """How messages call a type."""
+    if isinstance(owner, NodePlan):
+        return f"node type {owner.name!r}"
+    return f"edge type ({owner.source}, {owner.relation}, {owner.destination})"
 
 
 def _ids(ids: Any) -> Array:

@@ -82,7 +82,7 @@ def call_numpy(called: Any, given: Any) -> Any:
     elif called.name == "dtype" and 1 <= len(given) <= 3:
         code, flags = _text(given[0]), given[1:]
         if type(code) is not str or code not in _DTYPES:
-            shown = repr(code[:40]) if type(code) is str else "that is not text"
+            shown = repr(code[:40]) if type(code) is str else "(not text)"
             raise BadPickle(f"dtype {shown} is not one of {', '.join(_DTYPES)}")
         if all(type(flag) in (bool, int) for flag in flags):
             return DtypeRecord(code)
@@ -135,7 +135,7 @@ def _build(record: Any, state: Any) -> int:
 
 def _array(version: Any, shape: Any, dtype: Any, fortran: Any, raw: Any) -> Array:
     if version != 1 or type(shape) is not tuple or len(shape) > 2:
-        raise BadPickle("an array has another version, or more than two dimensions")
+        raise BadPickle("an array has an unknown version, or more than two dimensions")
     if not all(type(n) is int and 0 <= n < _DIMENSION_MAX for n in shape):
         raise BadPickle("an array has an impossible shape")
     if not isinstance(dtype, DtypeRecord) or type(fortran) not in (bool, int):

@@ -104,7 +104,7 @@ class EdgeTable:
         """The edges; with ``named`` their ends are names, integers as decimal text."""
         columns = self.columns
         if named and "edge_id" in columns:
-            what = "edges between named nodes are numbered by row"
+            what = "edges between nodes with string ids are numbered by row"
             fail(self.table.where(columns["edge_id"]), what, "drop the column")
         rest = [name for name in self.table.schema.names if name not in columns.values()]
         tensors = column_tensors(self.table, {name: name for name in rest}, notes)

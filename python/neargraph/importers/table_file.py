@@ -201,7 +201,7 @@ class Table:
         if self.is_text(name) and len(names):
             longest = pc.max(pc.binary_length(names)).as_py() or 0
             if longest > _NAME_BYTES_MAX:
-                what = f"a name has {longest} bytes; the longest may have {_NAME_BYTES_MAX}"
+                what = f"a name has {longest} bytes, expected at most {_NAME_BYTES_MAX}"
                 fail(self.where(name), what, "shorten it")
         return column.dictionary_decode() if packed else column
 
@@ -232,7 +232,7 @@ class Table:
             self._null(column, name, first)
         kind = column.type
         if not (pa.types.is_integer(kind) or self.is_text(name)):
-            fail(self.where(name), f"names of nodes are {kind}", "use text or integers")
+            fail(self.where(name), f"node ids have type {kind}", "use text or integers")
         known: list[str] = column.cast(pa.string()).to_pylist()
         return known
 

@@ -53,7 +53,7 @@ class Tables:
 
     def __post_init__(self) -> None:
         if not self.edges:
-            raise ValueError("edges has no table, expected at least one")
+            raise ValueError("edges= names no table, expected at least one")
         for what in ("keys", "features", "labels"):
             for name in getattr(self, what):
                 if name not in self.nodes:

@@ -45,7 +45,9 @@ def plan_temporal(path: Path | str) -> GraphPlan:
         table = number_table(label_file, None, np.int64)
         where = str(label_file)
         if table.shape[1] != 2:
-            fail(where, f"{table.shape[1]} columns, expected node, label", "check the file")
+            fail(
+                where, f"has {table.shape[1]} columns, expected 2: node and label", "check the file"
+            )
         ids = node_ids(table[:, 0], where, 1)
         top = max(top, int(ids.max(initial=-1)))
         node.num_nodes = top + 1
@@ -85,7 +87,7 @@ def _rows(file: Path) -> Iterator[tuple[Array, Array, Array]]:
                 remedy("ReadAsText"),
             )
         if not abs(times[-1]) < 2**53:
-            what = f"time {time} is not below 2^53, and lines of this format hold floats"
+            what = f"the time {time} is out of range: this format reads times below 2^53"
             fail(f"{file}:{number}", what, remedy("ReadAsText"))
         if len(times) >= CHUNK_EDGES:
             yield _columns(ids, times, str(file), first)

@@ -90,7 +90,10 @@ def _guessed(lead: Head, header: bool, hints: TextHints) -> list[Note]:
     if not header or hints.columns or all(names & {*COLUMN_NAMES[key]} for key in ("src", "dst")):
         return []
     first, second = lead.fields[:2]
-    message = f"no column has a name like src or dst, so {first!r} and {second!r} are taken"
+    message = (
+        f"no column has a name like src or dst, so the first two, {first!r} and {second!r}, are "
+        "read as source and destination"
+    )
     note = Note("columns-guessed", 2, lead.source.shown, message, remedy=remedy("NameEnds"))
     return [note]
 
@@ -109,11 +112,14 @@ def _columns(lead: Head, header: bool, hints: TextHints) -> dict[str, int]:
         found = {"src": 0, "dst": 1, **others}
     for key, value in (hints.columns or {}).items():
         if key == "edge_id":
-            fail(where, "edges of text are numbered by row", remedy("LeaveOutEdgeId"))
+            fail(where, "edges of a text file are numbered by row", remedy("LeaveOutEdgeId"))
         if value.isdigit():
             found[key] = int(value)
         elif header and value.lower() in names:
             found[key] = names.index(value.lower())
+        elif not header:
+            what = f"has no header, so {value!r} for {key} does not name a column"
+            fail(where, what, "give the number of the column, from 0")
         else:
             what = f"has no column {value!r} (columns: {', '.join(lead.fields[:20])})"
             fail(where, what, "give a column number from 0, or a name of the header")

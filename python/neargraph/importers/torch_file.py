@@ -118,7 +118,7 @@ def load_torch(path: Path | str) -> Any:
             return _Legacy(pages, str(file)).load()
         if head[:4] == b"PK\x03\x04":
             return _Archive(pages, file).load()
-        raise BadPickle("it does not begin like one")
+        raise BadPickle("its first bytes are unknown")
 
 
 def contents(value: Any) -> Any:
@@ -146,10 +146,10 @@ class _Archive:
         with zipfile.ZipFile(file) as archive:
             known = {info.filename: info for info in archive.infolist()}
         if len(known) > _ZIP_ENTRIES_MAX:
-            raise BadPickle(f"it has {len(known)} members")
+            raise BadPickle(f"it has {len(known)} members, expected at most {_ZIP_ENTRIES_MAX}")
         pickles = [name for name in known if name.endswith("/data.pkl")]
         if len(pickles) != 1:
-            raise BadPickle("it has not exactly one data.pkl")
+            raise BadPickle("it does not have exactly one data.pkl")
         self._known, self._root = known, pickles[0].removesuffix("data.pkl")
 
     def load(self) -> Any:
@@ -168,7 +168,7 @@ class _Archive:
     def _bytes(self, info: zipfile.ZipInfo) -> memoryview:
         """The bytes of a member, by the sizes of its own header."""
         if info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size:
-            raise BadPickle(f"its member {info.filename[:60]!r} is packed")
+            raise BadPickle(f"its member {info.filename[:60]!r} is compressed")
         head = self._pages[info.header_offset : info.header_offset + 30]
         if len(head) < 30 or head[:4] != b"PK\x03\x04":
             raise BadPickle(f"its member {info.filename[:60]!r} has no header")
@@ -211,7 +211,7 @@ class _Legacy:
             count = int.from_bytes(self._pages[place : place + 8], "little", signed=True)
             width = _width(self._codes.get(key, "<u1"))
             if not 0 <= count * width <= size - place - 8 or key in self._places:
-                raise BadPickle(f"the storage {key[:20]!r} is truncated or there twice")
+                raise BadPickle(f"the storage {key[:20]!r} is truncated or listed twice")
             self._places[key] = (place + 8, count)
             place += 8 + count * width
         self._pages.seek(start)
@@ -258,7 +258,7 @@ def _dialect(locate: Locate) -> Dialect:
             raise BadPickle("a persistent id is not that of a storage")
         _, kind, key, _, count = given[:5]
         if not isinstance(kind, Name) or kind.name not in _DTYPES:
-            raise BadPickle("a storage has no dtype that is known here")
+            raise BadPickle("a storage has an unknown dtype")
         if (
             type(key) is not str
             or type(count) is not int

@@ -58,7 +58,7 @@ def plan_tudataset(path: Path | str) -> GraphPlan:
     indicator = need_file(found or folder / f"{name}_graph_indicator.txt")
     graph_of = number_table(indicator, None, np.int64) - 1
     if graph_of.shape[1] != 1:
-        fail(indicator, f"{graph_of.shape[1]} columns, expected one", "check the file")
+        fail(indicator, f"has {graph_of.shape[1]} columns, expected one", "check the file")
     graph_of = graph_of[:, 0]
     if graph_of.size == 0 or (np.diff(graph_of) < 0).any() or graph_of[0] != 0:
         fail(indicator, "graphs are not numbered 1, 2, ... in order", "sort the file")

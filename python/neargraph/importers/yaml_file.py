@@ -50,7 +50,7 @@ def load_yaml(path: Path | str) -> dict[str, Any]:
         depth = 0
         for token in yaml.scan(text):
             if isinstance(token, yaml.AliasToken):
-                fail(file, "has aliases (*name)", "write what they stand for")
+                fail(file, "has aliases (*name)", "replace each alias by its content")
             kind = type(token).__name__
             depth += kind.endswith("StartToken") - kind.endswith("EndToken")
             if depth > _DEPTH_MAX:
@@ -61,5 +61,9 @@ def load_yaml(path: Path | str) -> dict[str, Any]:
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         fail(file, f"is not a valid YAML file ({' '.join(str(error).split())[:200]})", "correct it")
     if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
-        fail(file, "holds no mapping of names", "see the layout of GraphBolt's OnDiskDataset")
+        fail(
+            file,
+            "is not a mapping with names as keys",
+            "see the layout of GraphBolt's OnDiskDataset",
+        )
     return found

@@ -64,7 +64,10 @@ class RowCheck:
             sparse = isinstance(found, tuple)
             count = len(found[0]) - 1 if sparse else len(found)
             if count != len(ids):
-                raise WrongRow(f"{name} ({how}): {what} has {count} rows for {len(ids)} {kind}s")
+                raise WrongRow(
+                    f"{name} ({how}): {what} has {count} rows for {len(ids)} {kind}s; please "
+                    "report this defect of neargraph"
+                )
             read = self._sparse if sparse else self._dense
             for first in range(0, count, _ROWS_AT_ONCE):
                 part = slice(first, min(first + _ROWS_AT_ONCE, count))
@@ -73,10 +76,12 @@ class RowCheck:
                     continue
                 place = first + wrong
                 row = None if sparse else _bytes(found[place : place + 1])[0]
-                said = "" if row is None else f"; it {self._said(row, column, ids)}"
+                said = (
+                    "" if row is None else f"; the row of the batch {self._said(row, column, ids)}"
+                )
                 raise WrongRow(
                     f"{name} ({how}): {what} of {kind} {ids[place]} (row {place} of {count}) "
-                    f"differs from a second read{said}"
+                    f"differs from a second read{said}; please report this defect of neargraph"
                 )
 
     def _dense(
@@ -114,7 +119,7 @@ class RowCheck:
             plain = _bytes(self._local.get().rows(kind, type_id, tensor, part, dtype))
             same = np.flatnonzero((plain == row).all(axis=1))
             if len(same):
-                return f"equals that of {kind} {part[same[0]]}"
+                return f"equals the row of {kind} {part[same[0]]}"
         return "equals no other row of the batch"
 
 

@@ -175,7 +175,7 @@ class ClusterGCNLoader(SamplingLoader):
         return self._clusters.nodes(np.array([part]))
 
     def parts(self, epoch: int, batch: int) -> NDArray[np.int64]:
-        """Returns the numbers of the clusters of a batch, ascending, which is how they are read."""
+        """Returns the numbers of the clusters of a batch, in the ascending order of reading."""
         return np.sort(self._source.plan.places(epoch, batch, batch + 1))
 
     def _settings(self) -> dict[str, Any]:

@@ -74,7 +74,7 @@ class Estimate:
 
     @property
     def times_features(self) -> float | None:
-        """`bytes_per_epoch` as a multiple of `feature_bytes`; None if all features fit."""
+        """`bytes_per_epoch` divided by `feature_bytes`; None if all features fit in memory."""
         return self.bytes_per_epoch / self.feature_bytes if self.feature_bytes else None
 
     def plain(self) -> dict[str, Any]:

@@ -72,7 +72,7 @@ def copy_stage(pin_memory: bool, device: Any) -> "CopyStage | None":
     if wanted is not None and wanted.type == "cuda":
         if not torch.cuda.is_available():
             raise UnsupportedArgument(
-                f"device={device!r} is not available: torch finds no CUDA device; leave it out"
+                f"device={device!r} is not available: torch finds no CUDA device; leave device= out"
             )
         return CopyStage(Cuda(wanted))
     if wanted is not None and wanted.type != "cpu":
@@ -217,6 +217,7 @@ def with_tensors(batch: Any, change: Callable[[Tensor], Tensor]) -> Any:
     if not hasattr(batch, "apply"):
         raise UnsupportedArgument(
             f"transform= returned a {type(batch).__name__}, and only objects of PyG can be copied "
-            "to a device; return one, or leave device= out"
+            "to a device or to pinned memory; return a PyG object, or leave device= and "
+            "pin_memory= out"
         )
     return batch.apply(each)

@@ -86,7 +86,7 @@ class EpochLoader(ABC):
         return map(self._source.finish, self._pipeline.run(epoch, first))
 
     def close(self) -> None:
-        """Releases the memory that the loader keeps between epochs. It can be used again."""
+        """Releases the memory that the loader keeps between epochs. The loader stays usable."""
         if self._pipeline is not None:
             self._pipeline.close()
 

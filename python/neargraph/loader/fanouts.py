@@ -44,8 +44,8 @@ def resolve_fanouts(schema: Schema, fanouts: Any) -> list[list[int]]:
             chosen = given.pop(edge_type.index, default)
             if chosen is None:
                 raise ValueError(
-                    f"fanouts have no list for edge type {edge_type.triple!r}; give one, with "
-                    "zeros if it is not to be sampled"
+                    f"fanouts have no list for edge type {edge_type.triple!r}; give a list, with "
+                    "zeros if the type is not to be sampled"
                 )
             lists[edge_type.index] = _hops(chosen)
         lists |= given
@@ -73,7 +73,7 @@ def _hops(given: Any) -> list[Any]:
         return list(given)
     except TypeError:
         raise ValueError(
-            f"fanouts of an edge type must be a list with one per hop, got {given!r}"
+            f"fanouts of an edge type must be a list with one number per hop, got {given!r}"
         ) from None
 
 

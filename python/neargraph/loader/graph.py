@@ -122,8 +122,8 @@ class _Collator(WholeCollator):
         for name, of_batch in [*self._of_graphs.items(), *((name, name) for name in named)]:
             if counts[of_batch] > 1:
                 raise UnsupportedArgument(
-                    f"tensor {name!r} becomes {of_batch!r} of a batch, which has another attribute "
-                    "of this name; leave one of them out of attrs"
+                    f"tensor {name!r} becomes the attribute {of_batch!r} of a batch, which has "
+                    "another attribute of this name; leave the tensor out of attrs"
                 )
         always = [GRAPH_ID, "edge_index", "n_id"]
         always += ["e_id" for owner in schema.edge_types if owner.has_edge_ids]
@@ -424,5 +424,7 @@ def _chosen(store: Reader, ends: NDArray[np.int64], given: Any) -> NDArray[np.in
         return np.flatnonzero(array)
     ids = as_ids(array)
     if len(bad := ids[(ids < 0) | (ids >= count)]):
-        raise NodeOutOfRange(f"graphs: {int(bad[0])} is not a number from 0 to {count - 1}")
+        raise NodeOutOfRange(
+            f"graphs: {int(bad[0])} is not the number of a graph: expected 0 to {count - 1}"
+        )
     return ids

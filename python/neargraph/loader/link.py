@@ -266,7 +266,7 @@ def resolve_labels(
     if negatives is not None and negatives[0] == "triplet":
         raise UnsupportedArgument(
             "edge_label has no effect with neg_sampling='triplet', whose batches have src_index, "
-            "dst_pos_index and dst_neg_index; leave it out"
+            "dst_pos_index and dst_neg_index; leave edge_label= out"
         )
     try:
         labels = torch.as_tensor(given)
@@ -338,9 +338,9 @@ def _check_own_edges(sampler: NumpySampler, edge_type: EdgeType) -> None:
     other = reverse_by_name(schema, edge_type)
     if other is not None and not other.has_time and any(sampler.fanouts[other.index]):
         raise UnsupportedArgument(
-            f"edges of {other.triple!r}, the other direction of {edge_type.triple!r}, have no "
-            "times, so each link would be in its own sample; import them with times, or give them "
-            "fanouts of 0"
+            f"edges of {other.triple!r}, the reverse of {edge_type.triple!r}, have no times, so "
+            "the sample of each link would contain the link itself; import them with times, or "
+            "set their fanouts to 0"
         )
 
 
@@ -365,7 +365,7 @@ def _link_times(
     if not are_edges or shape.node_times is not None:
         raise UnsupportedArgument(
             "time_attr= needs the time of each link; give edge_label_time=, or use all edges of a "
-            "type with time_attr='edge_time'"
+            "type as links, with time_attr='edge_time'"
         )
     return None
 

@@ -137,7 +137,10 @@ def count_norms(
     schema = sampler.snapshot.schema
     edge_type = schema.edge_types[0]
     if not edge_type.has_edge_ids:
-        what = "sample_coverage= counts edges by their ids, and this store has none; or give 0"
+        what = (
+            f"sample_coverage={coverage} needs edge ids, which this store does not have "
+            "(sample_coverage=0 does not need them)"
+        )
         raise advised(UnsupportedArgument(what), "KeepEdgeIds")
     owner = schema.node_types[0]
     key = f"{name}:{num_steps}:{sampler.snapshot.fingerprint}:{sampler.seed}"
@@ -189,8 +192,8 @@ def _open_as(kept: Kept, form: str) -> Norms:
 
 def _open(kept: Kept) -> Norms:
     wrong = StateMismatch(
-        f"{kept.folder} does not contain the counts of these draws; remove it, or give another "
-        "save_dir="
+        f"{kept.folder} does not contain the counts for these settings; remove this folder, or "
+        "give another save_dir="
     )
     sizes = kept.sizes
     try:
@@ -238,7 +241,7 @@ def _count(
             advance(seen - before)
             if seen == before:
                 raise UnsupportedArgument(
-                    "the drawn subgraphs have no nodes, so sample_coverage= cannot count any; use "
+                    "the drawn subgraphs have no nodes that sample_coverage= could count; use "
                     "sample_coverage=0"
                 )
     pipeline.close()

@@ -26,8 +26,8 @@ def decision_line(decided: Mapping[str, Any]) -> str:
     >>> scan = {"reading": "scan", "window": 61, "phases": 1, "device_s_per_batch": 0.052}
     >>> window = {"reading": "window", "window": 64, "phases": 1, "device_s_per_batch": 0.31}
     >>> decision_line({"chosen": scan, "others": [window], "consumer_s": 0.2})
-    'reading by scan, window 61: expected 52 ms of disk time per batch; window: 310 ms; the \
-training loop takes 200 ms'
+    'reading by scan, window 61: expected 52 ms of disk time per batch; window would take \
+310 ms; the training loop takes 200 ms'
     """
     chosen, before = decided["chosen"], decided.get("before")
     instead = "" if before is None else f", instead of {_way(before)}"
@@ -77,8 +77,8 @@ def _other(other: Mapping[str, Any]) -> str:
     else:
         name = other["reading"] + (" in two phases" if other["phases"] == 2 else "")
     written = other.get("write_bytes_per_batch", 0)
-    writes = f" and {format_bytes(int(written))} written" if written >= _MB else ""
-    return f"{name}: {_ms(other)}{writes}"
+    writes = f" and write {format_bytes(int(written))}" if written >= _MB else ""
+    return f"{name} would take {_ms(other)}{writes}"
 
 
 def _ms(chosen: Mapping[str, Any]) -> str:

@@ -33,7 +33,7 @@ from neargraph.loader.sampling import LoaderOptions, SamplingLoader
 
 @dataclass(frozen=True)
 class HeldOutEdges:
-    """A rule for edges that walks do not take, so that they can be held out of training.
+    """A rule that selects the edges held out of training. Walks do not take these edges.
 
     `neargraph.train` holds out links by the same rule. A hash of `seed` and of the ends of an edge
     decides.
@@ -159,9 +159,9 @@ class PinSAGELoader(SamplingLoader):
         rows, x_cast = given.rows(snapshot.schema)
         how = {"spread": spread, "induced": False, "seed": given.seed, **rows}
         self._words = f"{steps}:{num_walks}:{walk_length}:{restart}:{neighbors}:{rule}"
-        if edge_label_index is None and neg_sampling is None:
-            if edge_label is not None:
-                raise UnsupportedArgument("edge_label= has no effect without edge_label_index=")
+        has_links = edge_label_index is not None or neg_sampling is not None
+        _check_seeds(has_links, input_nodes, edge_label)
+        if not has_links:
             inputs = with_given(resolve_input_nodes(snapshot, input_nodes), input_id=input_id)
             _check_start(inputs.node_type.name, types[0].destination)
             sampler = SpreadSampler(snapshot, **how)
@@ -171,10 +171,6 @@ class PinSAGELoader(SamplingLoader):
             collator.node_type = inputs.node_type.name
             self._start(sampler, inputs, collator, given)
             return
-        if input_nodes is not None:
-            raise UnsupportedArgument(
-                "input_nodes= has no effect with links; leave one of them out"
-            )
         only_edge_type(snapshot.schema, f"{type(self).__name__} with links")
         edge_type, ends = resolve_links(snapshot.schema, edge_label_index)
         negatives = resolve_negatives(neg_sampling, None)
@@ -207,6 +203,23 @@ class PinSAGELoader(SamplingLoader):
         return (
             f"PinSAGELoader({self.snapshot.path!r}, seeds={len(self._source.inputs):,}, "
             f"batch_size={self.batch_size})"
+        )
+
+
+def _check_seeds(has_links: bool, input_nodes: Any, edge_label: Any) -> None:
+    """Rejects the arguments of the other kind of seeds.
+
+    Raises:
+        UnsupportedArgument: Seeds are links and `input_nodes` is given, or nodes and `edge_label`.
+    """
+    if has_links and input_nodes is not None:
+        raise UnsupportedArgument(
+            "input_nodes= has no effect with links (edge_label_index= or neg_sampling=); leave "
+            "input_nodes= out"
+        )
+    if not has_links and edge_label is not None:
+        raise UnsupportedArgument(
+            "edge_label= has no effect without edge_label_index=; give both, or neither"
         )
 
 
@@ -249,8 +262,8 @@ def _check_attrs(
             continue
         of = schema.node_types[index].name if kind == "node" else schema.edge_type_at(index).triple
         raise UnsupportedArgument(
-            f"attrs names {name!r}, a tensor of {of!r}, and batches only have nodes of type "
-            f"{seeds.name!r}; leave it out of attrs"
+            f"attrs names {name!r}, a tensor of {of!r}, but these batches only have tensors of "
+            f"node type {seeds.name!r}; leave it out of attrs"
         )
 
 

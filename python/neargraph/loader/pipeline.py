@@ -53,7 +53,8 @@ class Pipeline:
         if reading.must_replay and not sampler.is_compilable:
             raise UnsupportedArgument(
                 f"reading={str(reading.way)!r} is not supported here: epochs are compiled only for "
-                "NeighborLoader, without disjoint=, time_attr= and subgraph_type=; leave it out"
+                "NeighborLoader, without disjoint=, time_attr= and subgraph_type=; leave reading= "
+                "out"
             )
         self._sampler = sampler
         self._inputs = inputs

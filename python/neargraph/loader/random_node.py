@@ -44,7 +44,8 @@ class RandomNodeLoader(SamplingLoader):
     def __init__(self, data: Reader, num_parts: int, **options: Any) -> None:
         if "batch_size" in options:
             raise UnsupportedArgument(
-                "batch_size= has no effect, as num_parts= determines it; leave it out"
+                "batch_size= has no effect, as num_parts= determines the number of nodes of a "
+                "batch; leave batch_size= out"
             )
         given = LoaderOptions.take(type(self).__name__, options)
         refuse_pad(given.peers)

@@ -98,8 +98,8 @@ class Reading:
             self._refuse(f"reading={self.rows!r} does not look ahead", "another reading", *_AHEAD)
         if self.rows == "window" and self.two_phase is True:
             raise UnsupportedArgument(
-                "reading='window' reads rows at random, so two_phase=True has no effect; leave it "
-                "out, or use reading='scan'"
+                "two_phase=True has no effect with reading='window'; leave two_phase= out, or use "
+                "reading='scan'"
             )
         if self.rows == "distribute" and self.two_phase is False:
             raise UnsupportedArgument(
@@ -126,8 +126,8 @@ class Reading:
             raise ValueError(f"otherwise={self.otherwise!r} is not valid: expected {known}")
         if self.otherwise is not None and self.compiled is False:
             raise UnsupportedArgument(
-                f"otherwise={self.otherwise!r} has no effect beside reading={self._shown!r}, which "
-                "does not replay compiled epochs; leave it out"
+                f"otherwise={self.otherwise!r} has no effect with reading={self._shown!r}, which "
+                "does not replay compiled epochs; leave otherwise= out"
             )
 
     def _check_writes(self) -> None:
@@ -208,7 +208,7 @@ class Reading:
         """Rejects settings that worker processes ignore. They never replay compiled epochs."""
         if not num_workers:
             return
-        does = f"num_workers={num_workers} makes each batch by itself, in a process"
+        does = f"num_workers={num_workers} makes each batch by itself, in a worker process"
         self._refuse_ahead(does, "num_workers=0", "threads")
         self._refuse(does, "prefetch_factor=", "prefetch")
 

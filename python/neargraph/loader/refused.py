@@ -11,10 +11,10 @@ from neargraph.exceptions import UnsupportedArgument
 _ARGUMENTS: dict[str, tuple[tuple[Any, ...], str]] = {
     "is_sorted": ((True, False), "lists have the order of the store; give True or False"),
     "filter_per_worker": ((None, True, False), "give True, False or None"),
-    "neighbor_sampler": ((None,), "give it to torch_geometric.loader.NeighborLoader instead"),
+    "neighbor_sampler": ((None,), "give the sampler to torch_geometric.loader.NeighborLoader"),
     "transform_sampler_output": ((None,), "use transform=, which is applied to the whole batch"),
     "custom_cls": ((None,), "use transform= to build another class"),
-    "generator": ((None,), "the order of seeds depends on seed=; give that"),
+    "generator": ((None,), "the order of seeds depends on seed=; give seed= instead"),
     "sampler": ((None,), "the order of seeds depends on seed=; {seeds}"),
     "batch_sampler": ((None,), "the order of seeds depends on seed=; {seeds}"),
     "collate_fn": ((None,), "use transform="),

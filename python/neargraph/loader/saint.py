@@ -81,19 +81,18 @@ class _GraphSAINTSampler(SamplingLoader):
         log: bool = True,
         **options: Any,
     ) -> None:
-        for name in ("batch_size", "shuffle", "drop_last"):
+        for name in ("shuffle", "drop_last"):
             if name in options:
                 raise UnsupportedArgument(
-                    f"{name} has no effect on drawn subgraphs; leave it out (batch_size, the "
-                    "number of draws, is the second argument)"
+                    f"{name}={options[name]!r} has no effect on drawn subgraphs; leave it out"
                 )
         form: _Form = options.pop("norms", "pyg")
         if form not in get_args(_Form):
             raise ValueError(f"norms={form!r} is not valid: expected 'pyg' or 'paper'")
         if form != "pyg" and not sample_coverage:
             raise UnsupportedArgument(
-                f"norms={form!r} defines coefficients, and sample_coverage=0 counts none; give "
-                "sample_coverage=50, or leave norms out"
+                f"norms={form!r} has no effect with sample_coverage=0, which computes no "
+                "coefficients; give sample_coverage=50, or leave norms= out"
             )
         given = LoaderOptions.take(type(self).__name__, options)
         if given.peers.pad:

@@ -139,9 +139,12 @@ class NumpySampler:
                 "batches; use layout='paged'"
             )
         if self.layout == "direct" and self.schema.edge_types != schema.edge_types:
+            known = {t.index for t in schema.edge_types}
+            added = [t.triple for t in self.schema.edge_types if t.index not in known]
+            reverse = ", ".join(map(repr, added))
             raise UnsupportedArgument(
-                "layout='direct' does not support fanouts for the stored reverse of an edge type, "
-                f"and they name one among {self.schema.names}; use layout='paged'"
+                "layout='direct' does not support fanouts for stored reverse edges, but these "
+                f"fanouts name {reverse}; use layout='paged'"
             )
         # Raises an error at once for settings that the store does not support.
         self._make([])
@@ -209,7 +212,7 @@ class NumpySampler:
             ):
                 raise UnsupportedArgument(
                     f"subgraph_type='bidirectional' joins {owner.triple!r} with another edge type, "
-                    f"so {name!r} of its edges cannot be read; leave it out of attrs"
+                    f"so its edge tensor {name!r} cannot be read; leave the tensor out of attrs"
                 )
 
     def _method(self) -> _core.Method:
@@ -410,15 +413,15 @@ def check_x(
     owners = [schema.node_types[i] for kind, i, name in tensors if (kind, name) == ("node", "x")]
     if x_dtype is not None and not owners:
         raise UnsupportedArgument(
-            f"x_dtype={x_dtype!r} has no effect, as batches have no x; leave it out, or name x in "
-            "attrs"
+            f"x_dtype={x_dtype!r} has no effect, as batches have no x; leave x_dtype= out, or name "
+            "x in attrs"
         )
     if x_format == "dense":
         return
     if not any(schema.tensor(owner, "x").sparse for owner in owners):
         raise UnsupportedArgument(
-            "x_format='sparse' has no effect: the x of these batches has no sparse rows in the "
-            "store; leave it out"
+            "x_format='sparse' has no effect: these batches have no x with sparse rows in the "
+            "store; leave x_format= out"
         )
     if x_dtype is not None and dtype_name(x_dtype) not in ("f32", "stored"):
         raise UnsupportedArgument(

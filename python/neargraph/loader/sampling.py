@@ -144,7 +144,7 @@ class SamplingLoader(EpochLoader):
 
     @property
     def batch_size(self) -> int:
-        """Seeds of a global batch."""
+        """Number of seeds of a global batch."""
         return self._source.plan.batch_size
 
     @property

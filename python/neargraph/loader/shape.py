@@ -112,7 +112,7 @@ def resolve_shape(
         if temporal_strategy != "uniform":
             raise UnsupportedArgument(
                 f"temporal_strategy={temporal_strategy!r} has no effect without time_attr=; name "
-                "the attribute with the times, or leave it out"
+                "the attribute with the times, or leave temporal_strategy= out"
             )
         columns = columns or subgraph != "bidirectional"
         return Shape(disjoint=disjoint, subgraph=subgraph, columns=columns)
@@ -164,8 +164,8 @@ def _node_times(schema: Schema, name: str) -> tuple[str | None, ...] | None:
     kept = f"; edge types with times: {[t.triple for t in timed]}" if timed else ""
     raise NameNotFound(
         f"time_attr={name!r} is neither a node tensor nor the time of edges (node tensors: "
-        f"{of_nodes}; edge tensors: {of_edges}{kept}); to give edges a time, import them with one: "
-        "in PyG data the attribute edge_time or time, one whole number per edge"
+        f"{of_nodes}; edge tensors: {of_edges}{kept}); to sample by times of edges, import the "
+        "edges with times, in PyG data as the attribute edge_time or time"
     )
 
 
@@ -235,11 +235,12 @@ def _only_other_way(schema: Schema, edge_type: EdgeType) -> EdgeType:
     named = reverse_by_name(schema, others[0]) if len(others) == 1 else None
     if len(others) == 1 and named is None:
         return others[0]
-    there = f"this store has {len(others)} from {edge_type.destination!r} to {edge_type.source!r}"
+    ends = f"from {edge_type.destination!r} to {edge_type.source!r}"
+    there = f"this store has {len(others)} edge types {ends}"
     if named is not None:
         there = f"{others[0].triple!r} is the reverse of {named.triple!r}"
     raise UnsupportedArgument(
         "subgraph_type='bidirectional' needs exactly one edge type that is the reverse of "
-        f"{edge_type.triple!r}, but {there}; import 'rev_{edge_type.relation}' and give it "
-        "fanouts, or use subgraph_type='directional'"
+        f"{edge_type.triple!r}, but {there}; import an edge type 'rev_{edge_type.relation}' and "
+        "give it fanouts, or use subgraph_type='directional'"
     )

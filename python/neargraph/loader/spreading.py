@@ -109,9 +109,9 @@ def only_edge_type(schema: Schema, what: str) -> EdgeType:
     """
     if not schema.is_homogeneous:
         raise UnsupportedArgument(
-            f"{what} needs a store with one node type and one edge type, got "
-            f"{len(schema.node_types)} and {len(schema.edge_types)}; use NeighborLoader or "
-            "HGTLoader"
+            f"{what} needs a store with one node type and one edge type, but this one has "
+            f"{len(schema.node_types)} node types and {len(schema.edge_types)} edge types; use "
+            "NeighborLoader or HGTLoader"
         )
     return schema.edge_type()
 
@@ -150,7 +150,7 @@ def counts_by_type(schema: Schema, given: Any) -> list[list[int]]:
         lists = [list(given) for _ in schema.node_types]
     if len({len(counts) for counts in lists}) != 1 or not lists[0]:
         raise ValueError(
-            "num_samples must have at least one layer, and equally many for all node types, got "
+            "num_samples must have the same number of layers for all node types, at least one, got "
             f"{given!r}"
         )
     for count in (count for counts in lists for count in counts):

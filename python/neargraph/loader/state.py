@@ -63,7 +63,7 @@ def load_state(state: Mapping[str, Any], fingerprint: dict[str, Any], steps: int
         theirs = saved.get(field)
         if theirs != ours:
             raise StateMismatch(
-                f"the state was saved with {field} = {theirs!r}, and this loader has {ours!r}; "
+                f"the state was saved with {field}={theirs!r}, and this loader has {ours!r}; "
                 f"create the loader with the same {field}, or start the epoch from the beginning"
             )
     position = Position(int(state["epoch"]), int(state["batches"]))

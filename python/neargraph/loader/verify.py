@@ -86,7 +86,10 @@ def _missing(epochs: range, found: dict[int, str]) -> Iterator[dict[str, Any]]:
     for epoch in epochs:
         if epoch not in found:
             file = f"compiled/{file_name(name.rsplit('.', 2)[0], epoch)}"
-            what = f"epoch {epoch} of the set of {name} is missing; run `neargraph compile` again"
+            what = (
+                f"epoch {epoch}, which was compiled together with {name}, is missing; run "
+                "`neargraph compile` again"
+            )
             yield {"file": file, "what": what}
 
 
@@ -99,8 +102,10 @@ def _verify_direct(
         if "problem" in facts:
             report["problems"].append({"file": file, "what": facts["problem"]})
         elif snapshot is None or not facts["is_current"]:
-            why = "the store is damaged" if snapshot is None else "it belongs to another version"
-            report["not_checked"].append({"file": file, "what": f"only the head is checked: {why}"})
+            other = "the file belongs to another version of the store"
+            why = "the store is damaged" if snapshot is None else other
+            what = f"only the header of the file is checked: {why}"
+            report["not_checked"].append({"file": file, "what": what})
         else:
             report["direct_layouts"] += 1
             done = pace.of("direct", directory / facts["file"])

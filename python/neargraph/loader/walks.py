@@ -101,7 +101,7 @@ class RandomWalkSampler:
         if inputs.node_type.name != self._start:
             raise UnsupportedArgument(
                 f"walks along this path begin at nodes of type {self._start!r}, got nodes of type "
-                f"{inputs.node_type.name!r}"
+                f"{inputs.node_type.name!r}; give nodes of the first type, or another path="
             )
         starts = inputs.nodes(np.arange(len(inputs), dtype=np.int64))
         core = self._sampler.core

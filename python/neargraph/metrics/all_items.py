@@ -251,9 +251,7 @@ def _keys(scores: Tensor, begin: int) -> Tensor:
     are in the order of the floats. The lower half has the inverted bits of the id.
     """
     if bool(scores.isnan().any()):
-        raise UnsupportedArgument(
-            "a score is NaN; give users and items without values that are not finite"
-        )
+        raise UnsupportedArgument("a score is NaN; give users and items with finite values only")
     bits = (scores + 0.0).view(torch.int32)
     ordered = torch.where(bits < 0, bits ^ 0x7FFFFFFF, bits).to(torch.int64)
     ids = torch.arange(begin, begin + scores.shape[1])

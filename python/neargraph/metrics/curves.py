@@ -56,8 +56,9 @@ class Curve:
             self._kept += scores.numel()
             if self._kept > EXACT_SCORES:
                 raise UnsupportedArgument(
-                    f"{self._name.text} keeps all scores, and at most {EXACT_SCORES:,}; use "
-                    f"{self._name.text}-binned, which needs constant memory"
+                    f"{self._name.text} keeps every score in memory, and supports at most "
+                    f"{EXACT_SCORES:,} scores; use {self._name.text}-binned, which needs "
+                    "constant memory"
                 )
         self._positives += (targets == 1).sum(dim=0).cpu()
         self._known += (targets >= 0).sum(dim=0).cpu()
@@ -80,10 +81,13 @@ class Curve:
         """
         usable = self._usable()
         if not bool(usable.any()):
-            answer = "positive" if int(self._positives.sum()) else "negative"
+            if self._columns > 1:
+                found = f"none of the {self._columns} columns has both"
+            else:
+                answer = "positive" if int(self._positives.sum()) else "negative"
+                found = f"all {int(self._known.sum()):,} are {answer}"
             raise UnsupportedArgument(
-                f"{self._name.text} needs positive and negative targets, and all "
-                f"{int(self._known.sum()):,} are {answer}: there is one class only; use another "
+                f"{self._name.text} needs positive and negative targets, but {found}; use another "
                 "metric or split"
             )
         areas = [area for area, use in zip(self._areas, usable.tolist(), strict=True) if use]

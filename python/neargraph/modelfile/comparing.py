@@ -54,7 +54,9 @@ class Wanted:
             except Exception as error:
                 if name == "example":
                     raise ExportFailed(f"the model fails on the example: {error}") from error
-                self.notes.append(f"{name}: not compared, because the model itself fails: {error}")
+                self.notes.append(
+                    f"input case {name!r} was not compared, because the model itself fails: {error}"
+                )
 
     def largest_difference(self, run: Run, what: str) -> float:
         """Returns the largest difference over all cases, relative to the largest value or to 1.

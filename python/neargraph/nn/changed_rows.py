@@ -30,7 +30,7 @@ class ChangedRows:
         if capacity < 1:
             raise BudgetTooSmall(
                 f"memory= of an embedding with {dim} columns is {limit} bytes, but a row with its "
-                f"state takes {self._row_bytes}",
+                f"state takes {self._row_bytes} bytes",
                 self._row_bytes,
             )
         # The system allocates its pages when rows are written to them.

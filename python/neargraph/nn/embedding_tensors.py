@@ -258,13 +258,15 @@ class EmbeddingTensors:
             later = steps[steps[:, 0] > step]
             if len(later) and not self._has_undo:
                 raise StateMismatch(
-                    f"{self._names['rows']!r} was written up to step {later[:, 0].max()}, but the "
-                    f"training state is of step {step}, and undo=False keeps no undo rows"
+                    f"tensor {self._names['rows']!r} was written up to step {later[:, 0].max()}, "
+                    f"but the training state is of step {step}, and undo=False keeps no undo rows; "
+                    "train again"
                 )
             if (later[:, 1] != step).any():
                 raise StateMismatch(
-                    f"{self._names['rows']!r} can be restored to step {later[:, 1].max()}, its "
-                    f"last training state, but this one is of step {step}; use the newest one"
+                    f"tensor {self._names['rows']!r} can be restored only to step "
+                    f"{later[:, 1].max()}, that of the newest training state, but the given one is "
+                    f"of step {step}; load the newest one"
                 )
         count = 0
         for ids, steps in self._scan():
@@ -281,8 +283,8 @@ class EmbeddingTensors:
 def _check_shape(owner: NodeType, meta: TensorMeta, dtype: str, shape: list[int]) -> None:
     if (meta.dtype, list(meta.shape), meta.scaled) != (dtype, shape, False):
         raise UnsupportedArgument(
-            f"tensor {meta.name!r} of {owner.name!r} has rows {list(meta.shape)} of {meta.dtype}: "
-            f"expected {shape} of {dtype}; use another name="
+            f"tensor {meta.name!r} of {owner.name!r} has dtype {meta.dtype} and rows of shape "
+            f"{list(meta.shape)}: expected {dtype} and {shape}; use another name="
         )
 
 

@@ -153,8 +153,8 @@ def input_layers(
         for name in (triple[0], triple[2]):
             if name not in in_channels:
                 raise ValueError(
-                    f"edge type {triple!r} needs in_channels of {name!r}, which has only "
-                    f"{', '.join(map(repr, in_channels))}"
+                    f"edge type {triple!r} needs in_channels of {name!r}, but in_channels only has "
+                    f"{', '.join(map(repr, in_channels))}; add {name!r}, with 0 for no features"
                 )
     return ModuleDict({name: input_layer(w, out_channels) for name, w in in_channels.items()})
 
@@ -167,5 +167,8 @@ def projected(lins: ModuleDict, x: Mapping[str, Tensor]) -> Rows:
     """
     missing = [name for name in lins if name not in x]
     if missing:
-        raise ValueError(f"x has no rows of node type {missing[0]!r}; give [n, 0] for no features")
+        raise ValueError(
+            f"x has no rows of node type {missing[0]!r}; give rows of shape [n, 0] for a type "
+            "without features"
+        )
     return {name: lin(x[name]).relu() for name, lin in lins.items()}

@@ -130,7 +130,7 @@ MODELS: dict[str, ModelSpec] = {
 
 
 def spec_of(name: str) -> ModelSpec:
-    """Returns the row of a model.
+    """Returns the row of a model in the table.
 
     Raises:
         NameNotFound: The model does not exist. The message lists those that do.

@@ -55,8 +55,8 @@ class RGCN(LayeredModel):
         is_typed = not isinstance(in_channels, int)
         if is_typed == isinstance(relations, int):
             raise ValueError(
-                "in_channels and relations do not fit: give in_channels by node type with "
-                "relations as edge types, or one width with a count"
+                f"in_channels={in_channels!r} and relations={relations!r} do not fit: give a "
+                "mapping by node type and a list of edge types, or two integers"
             )
         super().__init__(
             hidden_channels if not isinstance(in_channels, int) else in_channels,
@@ -100,8 +100,11 @@ class RGCN(LayeredModel):
             isinstance(x, Tensor) == (edge_type is None)
         ):
             raise ValueError(
-                "a model with edge types takes dictionaries by type; a model with a number of "
-                "relations takes x, edge_index and edge_type"
+                "this model has edge types; give x and edge_index as dictionaries by type, and "
+                "leave edge_type out"
+                if self.edge_types
+                else "this model has a number of relations; give x, edge_index and edge_type as "
+                "tensors"
             )
         if isinstance(x, Tensor) and edge_type is not None:
             hops = Hops.of(num_sampled_nodes, num_sampled_edges)

@@ -113,7 +113,7 @@ class StoreEmbedding:
         return self._step == 0 and self._tensors.is_untrained()
 
     def begin_anew(self) -> None:
-        """Takes over untrained rows of another run. Its training states are no longer valid."""
+        """Takes over untrained rows of another run, whose training states are no longer valid."""
         self._tensors.begin_anew()
 
     @property
@@ -250,7 +250,8 @@ class StoreEmbedding:
         if state["lsn"] > self._store.lsn:
             raise StateMismatch(
                 f"the training state was written at commit {state['lsn']}, but {self._store.path} "
-                f"is at {self._store.lsn}: it is an older copy of the store, or another one"
+                f"is at commit {self._store.lsn}: it is an older copy of the store, or another "
+                "store; use the store of the run"
             )
         self._changed.clear()
         self._waiting.clear()

@@ -130,6 +130,6 @@ class TemporalGAT(LayeredModel):
 
 def _checked(edge_attr: Tensor | None, width: int) -> Tensor:
     if edge_attr is None or edge_attr.dim() != 2 or edge_attr.size(1) != width:
-        shape = None if edge_attr is None else list(edge_attr.shape)
-        raise UnsupportedArgument(f"edge_attr has shape {shape}: expected [edges, {width}]")
+        what = "is missing" if edge_attr is None else f"has shape {list(edge_attr.shape)}"
+        raise UnsupportedArgument(f"edge_attr {what}: expected shape [edges, {width}]")
     return edge_attr

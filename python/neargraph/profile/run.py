@@ -158,9 +158,9 @@ def _check_types(store: Store) -> None:
     """Rejects stores with several types, which none of the profiled models supports."""
     if not store.schema.is_homogeneous:
         raise UnsupportedArgument(
-            f"{store.path}: has {len(store.schema.node_types)} node types and "
-            f"{len(store.schema.edge_types)} edge types, but profiles are of stores with one of "
-            "each; measure your own loop with loader.stages() and loader.waits()"
+            f"{store.path} has {len(store.schema.node_types)} node types and "
+            f"{len(store.schema.edge_types)} edge types, but only stores with one of each can be "
+            "profiled; measure your own loop with loader.stages() and loader.waits()"
         )
 
 

@@ -20,6 +20,10 @@ _INSIDE = {
     "cores of the SSD": "An SSD whose controller cores sample",
     "dies of the SSD": "An SSD whose flash dies sample",
 }
+_OUTSIDE = {
+    "as it is": "This host's disk without a cache",
+    "processor beside the SSD": "An SSD with a sampling processor beside it",
+}
 
 
 @dataclass
@@ -167,17 +171,18 @@ class Answer:
         said = []
         if not self.room.fits:
             fast, slow = self.step(self.best), self.step(self.recommended_tlc)
-            said.append(
-                f"{fast.name} is {self._gain(fast):.3g} times as fast as this host with flash that "
-                f"senses a page in {self.sense_us:.3g} us, and {self._gain_tlc(fast):.3g} times "
-                f"with TLC flash. {self._choice_tlc(slow)}"
+            gain = (
+                f"With flash that senses a page in {self.sense_us:.3g} us, {fast.name} is "
+                f"{self._gain(fast):.3g} times as fast as this host. With TLC flash, it is "
+                f"{self._gain_tlc(fast):.3g} times as fast. "
             )
+            said.append(f"{'' if fast.name == HERE else gain}{self._choice_tlc(slow)}")
         if self.sensitivities:
             one = self.sensitivities[0]
             said.append(
-                f"The gain of {self.sensitive} is most sensitive to {constant_in_words(one.name)}: "
-                f"{one.with_half:.3g} times with half the value, {one.with_double:.3g} times with "
-                "double."
+                f"The gain of {self.sensitive} is most sensitive to {constant_in_words(one.name)}. "
+                f"With half the value, {self.sensitive} is {one.with_half:.3g} times as fast as "
+                f"this host; with double the value, {one.with_double:.3g} times."
             )
         if self.reading == "modelled":
             said.append(
@@ -217,7 +222,7 @@ class Answer:
         if chosen.name == HERE:
             return ["Buy nothing: this host is within 5 % of the fastest simulated device."]
         text = f"Recommended: {_in_words(chosen, False)}."
-        if chosen.where != where(URING):
+        if chosen.where not in (where(HERE), where(URING)):
             text += " This is a published design, not a product."
         text += f" It is {self._gain(chosen):.3g} times as fast as this host"
         text += f", or {self._gain_tlc(chosen):.3g} times with TLC flash."
@@ -235,7 +240,7 @@ class Answer:
 
     def _choice_tlc(self, slow: Step) -> str:
         if slow.name == self.recommended:
-            return "The recommendation is the same for both."
+            return "The recommendation is the same for both kinds of flash."
         if slow.name == HERE:
             return "With TLC flash, buy nothing: this host is within 5 % of the fastest."
         return (
@@ -245,7 +250,8 @@ class Answer:
 
 
 def _in_words(step: Step, is_first: bool = True) -> str:
-    what = _INSIDE.get(step.where, f"An {step.where} with the simulated flash")
+    known = _INSIDE | _OUTSIDE
+    what = known.get(step.where, f"An {step.where} with the simulated flash")
     return f"{what if is_first else what[0].lower() + what[1:]} ({step.name})"
 
 

@@ -146,7 +146,7 @@ class _Asked:
             if given != _DEFAULTS:
                 raise UnsupportedArgument(
                     "fanouts=, batch_size=, batches=, input_nodes=, tensor= and row_bytes= apply "
-                    "only to a store; a trace has its own"
+                    "only to a store; drop them, because a trace already has its own values"
                 )
             budget = usual_memory() if memory is None else parse_bytes(memory)
             return _drawn_again(source, numbers), room_of_trace(source, budget)

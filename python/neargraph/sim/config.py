@@ -93,7 +93,8 @@ def check(device: Config) -> None:
     found, known = constants(device), constants(config("paper"))
     for name in known.keys() - found.keys():
         raise UnsupportedArgument(
-            f"device= has no constant {name!r}; create it with sim.config, then change it"
+            f"device= has no constant {name!r}; create the device with sim.config, then "
+            "change its constants"
         )
     for name, value in found.items():
         if name not in known:

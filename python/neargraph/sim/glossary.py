@@ -9,8 +9,8 @@ PLATFORMS = {
     "the lowest rate that a program should reach.",
     "CC-uring": "This machine's loader with the same read requests on an ordinary SSD, which has "
     "the simulated flash and computes nothing.",
-    "CC": "CPU-centric, the publication's baseline: every page goes to the host, which samples; an "
-    "accelerator beside it computes.",
+    "CC": "CPU-centric, the baseline of BeaconGNN: every page goes to the host, which samples; an "
+    "accelerator beside the host computes.",
     "CC-pipe": "CC whose pages cross PCIe while others are read; the host samples at no cost.",
     "CC-512": "CC that fetches sectors of 512 bytes in place of whole pages.",
     "SSD-mmap": "The host samples through memory-mapped files; each worker has one page fault at a "
@@ -18,8 +18,8 @@ PLATFORMS = {
     "SSD-direct": "The host samples with O_DIRECT reads; each worker has one read in flight.",
     "host-DRAM": "Everything in the host's memory.",
     "host-PMEM": "Everything in persistent memory beside the host.",
-    "FPGA-CSD": "Pages are copied to an FPGA beside the SSD, which samples; ids and features go on "
-    "to the host.",
+    "FPGA-CSD": "Pages are copied to an FPGA beside the SSD. The FPGA samples, and sends ids and "
+    "features to the host.",
     "SmartSage": "The SSD's own cores sample, hop by hop; ids and features go to the host.",
     "SmartSAGE-coalesced": "SmartSage with one command for many targets.",
     "GList": "The host samples; the features of the last hop stay in the SSD, which computes.",
@@ -43,7 +43,7 @@ TERMS = {
     "active dies": "Flash dies that sense or sample at a given time.",
     "TLC": "Flash with three bits per cell, as in most SSDs: senses take 40 to 65 us, not 3 us.",
     "hop": "One step along edges from a target.",
-    "die": "A flash chip's independent part: it senses one page at a time.",
+    "die": "An independent part of a flash chip: it senses one page at a time.",
     "channel": "The bus between some dies and the SSD's controller.",
     "int8": "One byte per feature, with a scale for each column.",
 }
@@ -109,7 +109,8 @@ _READING = {
     "batch by batch": "each batch by itself",
     "modelled": "as modelled, because no loader ran",
     "scan": "many batches ahead, in passes over the file (scan)",
-    "window": "many batches ahead, each row once while batches in a window need it (window)",
+    "window": "many batches ahead; a row stays in memory while batches of the window need it "
+    "(window)",
     "distribute": "many batches ahead, sorted through temporary files (distribute)",
 }
 

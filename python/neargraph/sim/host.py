@@ -91,7 +91,7 @@ def measure_host(
     """
     if not depths or depths[0] != 1 or list(depths) != sorted(set(depths)):
         raise UnsupportedArgument(
-            f"depths={list(depths)} is not valid: expected ascending numbers from 1"
+            f"depths={list(depths)} is not valid: expected ascending numbers that start with 1"
         )
     rates: list[float] = []
     with _file_to_read(Path(path)) as file:
@@ -167,11 +167,11 @@ def _check(host: Mapping[str, Any]) -> None:
     for name, least in (("read_bytes", 1), ("cores", 1), ("depth", 1), ("cache_pages", 0)):
         whole(f"the host's {name}", host[name], least, 1 << 40)
     for depth in host["depths"]:
-        whole("a depth of the host", depth, 1, 1 << 16)
-    numbers = [*host["reads_per_s"], host["bytes_per_s"], host["cpu_ns_per_read"]]
-    for number in numbers:
+        whole("a queue depth of the host", depth, 1, 1 << 16)
+    rates = [("reads_per_s", rate) for rate in host["reads_per_s"]]
+    for name, number in (*rates, *((n, host[n]) for n in ("bytes_per_s", "cpu_ns_per_read"))):
         if not isinstance(number, int | float) or not math.isfinite(number):
-            raise UnsupportedArgument(f"the host has {number!r} in place of a number")
+            raise UnsupportedArgument(f"the host's {name} has {number!r} in place of a number")
 
 
 def replay_on_host(

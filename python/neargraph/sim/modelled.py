@@ -35,8 +35,8 @@ def sizes_of(trace: Trace) -> tuple[int, int]:
     about = trace.about
     if "num_nodes" not in about:
         raise UnsupportedArgument(
-            "the trace does not have the size of its graph, which the model of a loader needs; "
-            "record it again with this version, or give the store"
+            "the trace does not contain the size of its graph, which the model of the loader "
+            "needs; record the trace again with this version, or give the store"
         )
     nodes, edges = int(about["num_nodes"]), int(about["num_edges"])
     return ENTRY_BYTES * edges + INDEX_BYTES * nodes, about["feature_bytes"] * nodes

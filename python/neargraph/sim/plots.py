@@ -139,7 +139,7 @@ def latency(runs: Runs) -> Figure:
     _stack(whole, means)
     _stack(rest, means | {WAITS["before_flash"]: [0.0] * len(runs)})
     whole.set_ylabel("us per command, mean")
-    rest.set_ylabel("without the first wait, us")
+    rest.set_ylabel("without the wait before\nthe flash, us")
     _names(rest, runs["platform"].tolist())
     _legend_beside(whole)
     return figure

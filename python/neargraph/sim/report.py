@@ -23,17 +23,18 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _LEFT_OUT = (
-    "Neither mode has allocation of blocks, retries and error correction, garbage collection "
-    "during a run, several queue pairs, or caches inside the SSD. Batches start on an empty device."
+    "The simulation leaves out block allocation, retries, error correction, garbage collection "
+    "during a run, and caches inside the SSD. It has one queue pair, and each batch starts on an "
+    "idle device."
 )
 _LEFT_OUT_OF_PAPER = (
-    "Mode paper leaves out what the publication does, so compare it with that publication alone: "
-    f"{'; '.join(SWITCHES)}."
+    "Mode paper also leaves out these costs, as the publication on BeaconGNN does: "
+    f"{'; '.join(SWITCHES)}. Compare its results only with that publication."
 )
 
 _NOT_MEASURED = (
-    "This host was not measured: these figures compare simulated devices with each other alone, "
-    "and say nothing about what this machine does."
+    "This host was not measured. The figures compare simulated devices with each other, and say "
+    "nothing about the speed of this machine."
 )
 
 
@@ -135,7 +136,7 @@ def _page(
     parts.append(table(_HEAD if swept is None else [swept, *_HEAD], _rows(runs, swept)))
     if swept is None:
         parts += _one_graph(drawn, _first_graph(runs))
-    parts += ["<h2>What this leaves out</h2>", f"<p>{_LEFT_OUT}</p>"]
+    parts += ["<h2>What the simulation leaves out</h2>", f"<p>{_LEFT_OUT}</p>"]
     if mode == "paper":
         parts.append(f"<p>{_LEFT_OUT_OF_PAPER}</p>")
     parts += _made(runs, mode, device, answer)
@@ -163,7 +164,7 @@ def _first_screens(drawn: dict[str, str], answer: Answer) -> list[str]:
     cards = [
         card("What should I buy?", answer.to_buy()),
         card("What would it gain?", answer.gains()),
-        card("What does that depend on?", answer.dependence()),
+        card("What does the gain depend on?", answer.dependence()),
     ]
     return [
         f'<div class="cards">{"".join(cards)}</div>',
@@ -188,18 +189,18 @@ def _chain(answer: Answer) -> str:
         f'<th class="text more">{explained("bound by")}</th><th class="text"></th>'
         f"<th>{explained('times with TLC')}</th></tr>"
         f"{''.join(_stage(step, here, top) for step in stages)}</table></div>"
-        f'<p class="soft">Thick bars: flash with senses of {answer.sense_us:.3g} us; thin bars: '
-        "TLC flash. In parentheses: the lowest and the highest rate of all batches of "
-        f"{_seeds(answer)}; for this host, of the intervals of the measurement. "
-        f"Only {known} is measured. The devices are simulated. Those that sample are designs from "
-        "publications, not products. Targets/s include sampling, reading and computing the model "
-        "on an accelerator.</p>"
+        f'<p class="soft">Thick bars: flash that senses a page in {answer.sense_us:.3g} us. Thin '
+        "bars: TLC flash. In parentheses: the lowest and the highest rate of the batches of "
+        f"{_seeds(answer)}; for this host, of parts of the measurement. "
+        f"Only {known} is measured. The devices are simulated. The devices that sample are designs "
+        "from publications, not products. Targets/s include sampling, reading and computing the "
+        "model on an accelerator.</p>"
     )
 
 
 def _seeds(answer: Answer) -> str:
     count = len(answer.seeds)
-    return f"{count} simulated seed{'' if count == 1 else 's'}"
+    return f"{count} random seed{'' if count == 1 else 's'}"
 
 
 def _stage(step: Step, here: float, top: float) -> str:
@@ -223,8 +224,8 @@ def _about_host(answer: Answer) -> str:
     said = [
         f"Disk under {host.get('path', 'a path that is not known')}: "
         f"{host['reads_per_s'][-1]:,.0f} random reads/s of {size} at queue depth "
-        f"{host['depths'][-1]}, {host['bytes_per_s'] / 1e9:.2f} GB/s in long reads.",
-        f"Each read takes {host['cpu_ns_per_read'] / 1e3:.2f} us of a core; the host has "
+        f"{host['depths'][-1]}, {host['bytes_per_s'] / 1e9:.2f} GB/s in sequential reads.",
+        f"Each read takes {host['cpu_ns_per_read'] / 1e3:.2f} us of processor time; the host has "
         f"{host['cores']} cores.",
         f"The loader reads rows: {reading_in_words(answer.reading)}.",
     ]
@@ -243,7 +244,7 @@ def _sensitivities(answer: Answer) -> str:
     ]
     now = answer.speedups[answer.sensitive]
     lead = f"{answer.sensitive} is {now:.3g} times as fast as this host. It is most sensitive to"
-    head = ["constant", "value", "times with half", "with double"]
+    head = ["constant", "value", "gain with half", "gain with double"]
     return f"<p>{explained(lead)}:</p>{table(head, rows)}"
 
 
@@ -292,7 +293,7 @@ def _made(runs: Runs, mode: str, device: Config, answer: Answer | None) -> list[
         seeds = [str(seed) for seed in answer.seeds]
     about = {**provenance(), "mode": mode, "seeds": ", ".join(seeds)}
     return [
-        "<h2>How it was made</h2>",
+        "<h2>How this report was made</h2>",
         f'<div class="made">{"".join(_fact(name, value) for name, value in about.items())}</div>',
         "<p>Constants of the simulated SSD:</p>",
         table(["constant", "value"], [[name, exact(v)] for name, v in constants(device).items()]),

@@ -360,9 +360,9 @@ def _reached(choice: _Choice, wanted: float) -> _Reached:
         found = choice.walk(found.near, choice.count)
     if found.locality < wanted - MISSED:
         raise UnsupportedArgument(
-            f"locality {wanted:g} is reached by the first {SAMPLE} requests, but all "
-            f"{choice.count} reach only {found.locality:.2f}, because too few nodes are close to "
-            "each other; use fewer requests or a lower locality"
+            f"the first {SAMPLE} requests reach locality {wanted:g}, but all {choice.count} "
+            f"requests together reach only {found.locality:.2f}; use fewer requests or a lower "
+            "locality"
         )
     return found
 

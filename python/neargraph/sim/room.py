@@ -67,17 +67,20 @@ class Room:
     def words(self) -> str:
         """Returns the conclusion for a buyer."""
         have, need = format_bytes(self.memory_bytes), format_bytes(self.needed_bytes)
-        lead = f"The graph needs {need} of memory, and its budget on this host is {have}"
+        lead = f"The graph needs {need} of memory, and the memory budget is {have}"
         if self.fits:
             return f"{lead}: it fits."
         if self.fits_as is not None:
             found = self.sparse_bytes if self.fits_as == "sparse" else self.int8_bytes
             less = format_bytes(self._needed(found or 0))
             return (
-                f"{lead}. With features stored as {self.fits_as}, it needs {less} and fits. Try "
-                "this first."
+                f"{lead}. With features stored as {self.fits_as} rows, the graph needs {less} and "
+                "fits. Try this first."
             )
-        return f"{lead}. Compare the price of {need} of memory first: it would replace all reads."
+        return (
+            f"{lead}. Compare the price of {need} of memory first: with that much memory, the "
+            "loader needs no reads from the disk."
+        )
 
     def _needed(self, rows: int) -> int:
         return math.ceil((self.topology_bytes + rows) / RESIDENT_SHARE)

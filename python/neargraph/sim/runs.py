@@ -161,7 +161,8 @@ def given_trace(trace: Trace | None, dataset: str | None, drawn: dict[str, Any])
     if trace is None:
         return Trace.of_dataset(str(dataset), **drawn)
     if drawn:
-        raise UnsupportedArgument(f"{', '.join(drawn)} apply only to dataset=, not to a trace")
+        names = ", ".join(f"{name}=" for name in drawn)
+        raise UnsupportedArgument(f"{names} can be given only with dataset=, not with a trace")
     return trace
 
 

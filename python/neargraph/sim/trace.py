@@ -277,7 +277,9 @@ def _parts(
 def _fanouts(fanouts: Sequence[int]) -> list[int]:
     found = list(fanouts)
     if not 1 <= len(found) <= 16:
-        raise UnsupportedArgument(f"fanouts={found} is not valid: expected 1 to 16, one per hop")
+        raise UnsupportedArgument(
+            f"fanouts={found} is not valid: expected 1 to 16 numbers, one per hop"
+        )
     return [whole("fanouts", fanout, 1, VISITS_MAX) for fanout in found]
 
 

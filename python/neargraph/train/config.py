@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 from neargraph.exceptions import StateMismatch, UnsupportedArgument
 from neargraph.loader.methods import MethodName
 from neargraph.loader.reading import Reading
+from neargraph.units import parse_bytes
 
 TaskName = Literal["node", "link", "graph"]
 Objective = Literal["auto", "single-label", "multi-label", "regression"]
@@ -209,7 +210,9 @@ class TrainConfig:
             if getattr(self, name) not in choices:
                 raise ValueError(f"{name} is {getattr(self, name)!r}; use {', '.join(choices)}")
         if not self.fanouts or any(f == 0 or f < -1 for f in self.fanouts):
-            raise ValueError(f"fanouts are {list(self.fanouts)}; use counts, or -1 for all")
+            raise ValueError(
+                f"fanouts are {list(self.fanouts)}; use counts of at least 1, or -1 for all"
+            )
         for name in (*_FROM_ONE, *_FROM_ONE_TOO):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; use 1 or more")
@@ -222,6 +225,10 @@ class TrainConfig:
                 raise ValueError(f"{name} is {getattr(self, name)}; use 0 or more, but below 1")
         if self.heads is not None and self.heads < 1:
             raise ValueError(f"heads is {self.heads}; use 1 or more")
+        try:
+            parse_bytes(self.embedding_memory)
+        except ValueError as error:
+            raise ValueError(f"embedding_memory is not valid: {error}") from None
         for name in ("lr", "embedding_lr"):
             rate = getattr(self, name)
             if rate is not None and rate <= 0:
@@ -253,7 +260,7 @@ class TrainConfig:
                 "10,10, with a test part above 0 and a sum below 100"
             )
         if self.val_after is not None and self.test_after is None:
-            raise ValueError("val_after is given without test_after; give both, or test_after")
+            raise ValueError("val_after is given without test_after; give both, or only test_after")
         if self.test_after is not None and shares != (10.0, 10.0):
             raise ValueError(
                 f"holdout is {list(shares)} and test_after is {self.test_after}, which exclude "
@@ -324,6 +331,6 @@ class TrainConfig:
         for name, value in self.plain().items():
             if name not in free and saved.get(name) != value:
                 raise StateMismatch(
-                    f"the training state was written with {name}={saved.get(name)}, this run has "
-                    f"{value}; use the same setting or another training state"
+                    f"the training state was written with {name}={saved.get(name)}, but this run "
+                    f"has {value}; use the same setting or another training state"
                 )

@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 from torch_geometric.data import HeteroData
 
-from neargraph.exceptions import StateMismatch, UnsupportedArgument
+from neargraph.exceptions import BudgetTooSmall, StateMismatch, UnsupportedArgument
 from neargraph.nn import StoreEmbedding
 from neargraph.reports import NodeTypeInfo
 from neargraph.schema import NodeType, Schema
@@ -80,17 +80,7 @@ class Embeddings:
         owners = [store.schema.node_type(name) for name in without_features(store.schema)]
         found = self._check(store, owners, saved)
         self._rows = {
-            owner.name: StoreEmbedding(
-                store,
-                config.embedding,
-                owner.name,
-                config.embedding_name,
-                config.embedding_optimizer,
-                config.embedding_lr,
-                # Equal rows of a user and an item would make them alike from the start.
-                seed=config.seed + number,
-                memory=config.embedding_memory,
-            )
+            owner.name: self._opened(store, owner.name, number)
             for number, owner in enumerate(owners)
         }
         self._rates = {name: rows.lr for name, rows in self._rows.items()}
@@ -99,6 +89,26 @@ class Embeddings:
                 raise self._not_ours(store.path, owner)
         for owner in found:
             self._rows[owner.name].begin_anew()
+
+    def _opened(self, store: Store, owner: str, number: int) -> StoreEmbedding:
+        config = self._config
+        try:
+            return StoreEmbedding(
+                store,
+                config.embedding,
+                owner,
+                config.embedding_name,
+                config.embedding_optimizer,
+                config.embedding_lr,
+                # Equal rows of a user and an item would make them alike from the start.
+                seed=config.seed + number,
+                memory=config.embedding_memory,
+            )
+        except BudgetTooSmall as error:
+            raise ValueError(
+                f"embedding_memory is {config.embedding_memory!r}; use at least "
+                f"{error.minimum_bytes} bytes, the size of one row with its state"
+            ) from None
 
     def _check(
         self, store: Store, owners: list[NodeType], saved: dict[str, Any] | None

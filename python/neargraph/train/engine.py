@@ -75,8 +75,8 @@ class Trainer:
             self._parameters += list(self.task.head.parameters())
         if not self._parameters and self._embeddings is None:
             raise UnsupportedArgument(
-                f"the model {config.model} has no parameters on stored features: there is nothing "
-                "to learn; use decoder='mlp', or another model"
+                f"the model {config.model} has no parameters, and stored features are not trained, "
+                "so there is nothing to learn; use decoder='mlp', or another model"
             )
         # Adam accepts a group without parameters, but not an empty list of parameters.
         self.optimizer = torch.optim.Adam(
@@ -113,13 +113,14 @@ class Trainer:
             if is_empty:
                 raise UnsupportedArgument(
                     f"{name}={value!r} needs validations, but the validation part of "
-                    f"{self._store.path} is empty; leave it out, or use a split= or holdout= with "
-                    "a validation part"
+                    f"{self._store.path} is empty; leave {name}= out, or use a split or holdout= "
+                    "with a validation part"
                 )
             if known is not None and not known["val"]:
                 raise UnsupportedArgument(
                     f"{name}={value!r} needs validations, but no label of the validation split "
-                    f"of {self._store.path} is known; leave it out, or import labels for it"
+                    f"of {self._store.path} is known; leave {name}= out, or import labels for "
+                    "this split"
                 )
         if is_late and not is_empty:
             vain = [f"{name}={value!r}" for name, value in asking.items()]
@@ -201,9 +202,9 @@ class Trainer:
             if len(bad):
                 of = "" if kind is None else f"{kind} "
                 return LossNotFinite(
-                    f"{self._store.path}: {what}; x of {of}node {int(part.n_id[bad[0]])} has NaN "
-                    f"or infinite values, as {len(bad)} of {len(part.x)} nodes of the batch; "
-                    "import finite features, or replace these with update_features"
+                    f"{self._store.path}: {what}; x has NaN or infinite values at {len(bad)} of "
+                    f"{len(part.x)} nodes of the batch, such as {of}node {int(part.n_id[bad[0]])}; "
+                    "import finite features, or replace these rows with update_features"
                 )
         return LossNotFinite(
             f"{self._store.path}: {what}, but the features of the batch are finite; use an lr= "

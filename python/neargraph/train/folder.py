@@ -179,7 +179,7 @@ class RunFolder:
         settings = {**opening, **self.config.plain()}
         named = {name.replace("_", "-"): value for name, value in settings.items()}
         left = left_to_run(self.config, resolved or {})
-        remarks = {name.replace("_", "-"): f"here: {value}" for name, value in left.items()}
+        remarks = {name.replace("_", "-"): f"in this run: {value}" for name, value in left.items()}
         write_yaml(self.path / "config.yaml", named, remarks)
 
     @contextmanager

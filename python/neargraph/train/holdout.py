@@ -141,7 +141,7 @@ def collect(store: Store, edge_type: EdgeType, holdout: Holdout) -> dict[str, Co
     if holdout.by_time and not edge_type.has_time:
         raise UnsupportedArgument(
             f"{store.path}: edges of {edge_type.triple} have no times, which test_after needs; "
-            "leave it out, and use holdout="
+            "use holdout= instead of test_after="
         )
     fits = store.core.memory_bytes // 4 // (32 if holdout.by_time else 24)
     if config.train_edges is None and edge_type.num_edges > fits:

@@ -145,12 +145,16 @@ def target_of(config: TrainConfig, facts: LabelFacts, where: str) -> Target:
     _check_kind(kind, facts, where, is_given=config.objective != "auto")
     loss = _LOSSES[kind][0] if config.loss == "auto" else config.loss
     if loss not in _LOSSES[kind]:
+        objective = next(name for name, known in _OBJECTIVES.items() if known == kind)
         raise UnsupportedArgument(
-            f"loss={loss!r} is not for {kind}; use {' or '.join(_LOSSES[kind])}"
+            f"loss={loss!r} does not support objective={objective!r}; use "
+            f"{' or '.join(_LOSSES[kind])}"
         )
     tally = facts.tally(kind)
     if not tally.known["train"]:
-        raise UnsupportedArgument(f"{where}: no label of the training split is known")
+        raise UnsupportedArgument(
+            f"{where}: no label of the training split is known; import labels for this split"
+        )
     if kind != "values" and bool((tally.least == tally.most).all()):
         raise UnsupportedArgument(
             f"{where}: all labels of the training split are {tally.most[0]:g}: there is only one "

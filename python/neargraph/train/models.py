@@ -219,15 +219,15 @@ def _check_lists(config: TrainConfig, sampler: str, schema: Schema, path: str) -
         return
     edges, missing = schema.edge_types[0], {}
     if config.coverage and not edges.has_edge_ids:
-        missing["edge-ids"] = f"edge ids, with which coverage={config.coverage} counts edges"
+        missing["edge-ids"] = f"edge ids (for coverage={config.coverage})"
     if sampler == "saint-edge" and not (edges.undirected or schema.reverse_types):
-        missing["reverse"] = "the reverse edges, whose degrees determine the draws"
+        missing["reverse"] = "the reverse edges (for the degrees that determine its draws)"
     if missing:
         flags = " ".join(f"--{option}" for option in missing)
         again = f"import again with `neargraph import {flags}`"
         again += "; coverage=0 needs no edge ids" if "edge-ids" in missing else ""
         raise UnsupportedArgument(
-            f"{path}: the sampler {sampler} needs {', and '.join(missing.values())}, which this "
+            f"{path}: the sampler {sampler} needs {' and '.join(missing.values())}, which this "
             f"store does not have; {again}"
         )
 
@@ -239,7 +239,7 @@ def _taken(config: TrainConfig, setting: str) -> tuple[bool, str]:
     what = f"the models {', '.join(taking)}"
     if setting == "norm" and len(config.fanouts) == 1:
         # Only GIN has hidden layers inside a layer.
-        return config.model == "gin", f"{what}, with a hidden layer: give several fanouts"
+        return config.model == "gin", f"{what} with a hidden layer, which needs several fanouts"
     return config.model in taking, what
 
 
@@ -255,7 +255,7 @@ def _check_rows(config: TrainConfig, schema: Schema, path: str) -> None:
     if not names:
         raise UnsupportedArgument(
             f"{path}: embedding={config.embedding} learns rows of nodes without x, but all node "
-            "types have x; leave it out"
+            "types have x; leave embedding= out"
         )
     if config.tested == "best":
         raise UnsupportedArgument(
@@ -292,9 +292,10 @@ def _check_walks(config: TrainConfig, sampler: str) -> None:
             "use holdout="
         )
     if config.rank_all and config.strategy is not None:
+        is_set = MODELS[config.model].loader != "temporal"
         raise UnsupportedArgument(
             f"rank_all needs one row per node, but with temporal={config.strategy!r} rows differ "
-            "between links; leave one of them out"
+            f"between links; leave rank_all={' or temporal=' if is_set else ''} out"
         )
     for name in config.rank_all:
         ranked_at(name)
@@ -344,7 +345,7 @@ def _check_times(config: TrainConfig) -> None:
     if MODELS[config.model].degrees != "none":
         raise UnsupportedArgument(
             f"the model {config.model} uses degrees of the whole graph, which include the future; "
-            "use sage, gat or temporal, or temporal='off'"
+            "use the model sage, gat or temporal, or use temporal='off'"
         )
 
 

@@ -37,7 +37,7 @@ def write_plots(folder: Path, result: TrainResult, metric: str) -> str | None:
             metric,
             [("val", measured, result.values(metric))],
         ),
-        "bytes": (bytes_title, "epoch", "MB", [("read", epochs, read), ("useful", epochs, useful)]),
+        "bytes": (bytes_title, "epoch", "MB", [("read", epochs, read), ("used", epochs, useful)]),
     }
     for name, (title, x_label, y_label, curves) in pictures.items():
         figure = Figure(figsize=(7, 4), layout="constrained")

@@ -51,9 +51,9 @@ _COLUMNS = {
     "epoch": "epoch",
     "loss": "loss",
     "seeds_per_second": "seeds/s",
-    "hit_rate": "hits",
+    "hit_rate": "cache hits",
     "read_bytes": "read",
-    "useful_bytes": "useful",
+    "useful_bytes": "used",
 }
 
 
@@ -95,7 +95,7 @@ def _page(folder: Path, config: TrainConfig, store: str, result: TrainResult, me
         ),
         _curve(
             "MB read from disk, and MB used by batches",
-            svg([("read", epochs, read), ("useful", epochs, useful)], "epoch", "MB by epoch"),
+            svg([("read", epochs, read), ("used", epochs, useful)], "epoch", "MB by epoch"),
         ),
         "<h2>Epochs</h2>",
         _epochs(rows, metric),

@@ -79,11 +79,12 @@ def fit(
     """
     config = config or TrainConfig()
     if out is not None:
-        beside = {"state=": state is not None, "in_memory=True": in_memory}
-        for name in (name for name, is_given in beside.items() if is_given):
+        if state is not None:
             raise UnsupportedArgument(
-                f"out= has its own training states and reads from disk; leave {name} out"
+                "a run with out= keeps its training states in that directory; leave state= out"
             )
+        if in_memory:
+            raise UnsupportedArgument("a run with out= reads from disk; leave in_memory=True out")
         RunFolder.check_new(Path(out))
     heard: dict[str, Any] = {"progress": progress, "watch": watch}
     with repeatable(config.seed):

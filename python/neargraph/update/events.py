@@ -173,7 +173,7 @@ def _features(
                 f"{op} of {of!r} does not use column {name!r}; leave the field empty"
             )
     if op == "update" and not features:
-        raise UnsupportedArgument("update requires a column of a tensor")
+        raise UnsupportedArgument("update requires a value for at least one tensor")
     return features
 
 
@@ -203,7 +203,7 @@ def _row(meta: TensorMeta, value: Any) -> Any:
 
 def _type_name(column: str, value: Any) -> str | None:
     if value is not None and not isinstance(value, str):
-        raise UnsupportedArgument(f"{column} {shown(value)} is not a text")
+        raise UnsupportedArgument(f"{column} {shown(value)} is not valid: expected a name")
     if value is not None and len(value) > _NAME_MAX:
         raise UnsupportedArgument(
             f"{column} {shown(value)} is longer than {_NAME_MAX:,} characters"

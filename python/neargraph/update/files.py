@@ -86,7 +86,7 @@ class EventFile(ABC):
         except (UpdateFailed, MissingDependency, GeneratorExit):
             raise
         except Exception as error:  # parsers of hostile bytes raise nearly anything
-            self.refuse(f"it cannot be read: {type(error).__name__}: {error}")
+            self.refuse(f"the file cannot be read: {type(error).__name__}: {error}")
 
 
 class CsvFile(EventFile):
@@ -116,7 +116,7 @@ class CsvFile(EventFile):
                     yield BadRow(f"line {reader.line_num}: {error}")
                     continue
                 except (OSError, EOFError, zlib.error) as error:
-                    self.refuse(f"it cannot be read after line {reader.line_num}: {error}")
+                    self.refuse(f"the file cannot be read after line {reader.line_num}: {error}")
                 why = _why_bad(line, len(self._names))
                 yield BadRow(f"line {reader.line_num} {why}") if why else _filled(line, places)
 
@@ -202,7 +202,7 @@ class ParquetFile(EventFile):
         except (ValueError, OverflowError) as error:
             # A value that Python cannot hold, such as invalid UTF-8, invalidates only its row.
             if part.num_rows == 1:
-                yield BadRow(f"it cannot be read: {error}")
+                yield BadRow(f"the row cannot be read: {error}")
                 return
             for at in range(part.num_rows):
                 yield from self._rows_of(part.slice(at, 1))

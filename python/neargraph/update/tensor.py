@@ -88,7 +88,7 @@ def _check_version(store: "Store", owner: NodeType, name: str, num_rows: int, of
     if num_rows != count:
         raise UnsupportedArgument(
             f"tensor {name!r} has {num_rows} rows, but node type {owner.name!r} had {count} ids at "
-            f"commit {of.lsn}"
+            f"commit {of.lsn}; give one row for each id"
         )
 
 

@@ -279,7 +279,8 @@ class Transaction:
         rows = self._stored(owner, _rows(owner, features, len(tails)))
         time_array = None if times is None else _times(times)
         weight_array = None if weights is None else _weights(weights)
-        return self._add_edges(owner, tails, as_ids(destinations), time_array, weight_array, rows)
+        heads = as_ids(destinations)
+        return self._add_edges(owner, tails, heads, time_array, weight_array, rows, plural="s")
 
     def _add_edges(
         self,
@@ -289,12 +290,15 @@ class Transaction:
         times: NDArray[np.int64] | None,
         weights: NDArray[np.float32] | None,
         rows: _StoredRows,
+        plural: str = "",
     ) -> NDArray[np.int64] | None:
         inline = [("time", times, owner.has_time), ("weight", weights, owner.has_weight)]
         for name, column, kept in inline:
             if kept != (column is not None):
-                has, do = ("has", "pass") if kept else ("has no", "leave out")
-                raise UnsupportedArgument(f"edge type {owner.triple!r} {has} {name}s; {do} {name}=")
+                has, do = ("has", "give") if kept else ("has no", "leave out")
+                raise UnsupportedArgument(
+                    f"edge type {owner.triple!r} {has} {name}s; {do} {name}{plural}="
+                )
             if column is not None and len(column) != len(tails):
                 raise RowWidth(
                     f"{name}s= has {len(column)} values: expected {len(tails)}, one for each edge"
@@ -403,8 +407,10 @@ def _edge_id(owner: EdgeType, edge_id: int) -> int:
 def _times(times: ArrayLike) -> NDArray[np.int64]:
     try:
         return as_ids(times)
-    except NodeOutOfRange:
-        raise UnsupportedArgument("a time does not fit in 64 bits") from None
+    except TypeError as error:
+        raise TypeError(str(error).replace("ids", "times", 1)) from None
+    except NodeOutOfRange as error:
+        raise UnsupportedArgument(str(error).replace("id", "time", 1)) from None
 
 
 def _weights(weights: ArrayLike) -> NDArray[np.float32]:

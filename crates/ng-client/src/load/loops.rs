@@ -101,8 +101,8 @@ impl Loop {
         let ms = |value: Option<f64>| value.map_or("-".to_owned(), |ms| format!("{ms:.2}"));
         let Latency { p50_ms, p90_ms, p99_ms, p999_ms, max_ms } = self.latency;
         let kind = match (self.asked_per_s, self.in_flight) {
-            (Some(rate), _) => format!("open at {rate:.0}/s"),
-            (_, in_flight) => format!("closed, {} under way", in_flight.unwrap_or(0)),
+            (Some(rate), _) => format!("open loop, {rate:.0} requests/s planned"),
+            (_, in_flight) => format!("closed loop, {} in flight", in_flight.unwrap_or(0)),
         };
         format!(
             "{kind}: {:.0} requests/s, p50 {} p90 {} p99 {} p99.9 {} max {} ms, {} missed {:?}, \

@@ -62,7 +62,7 @@ pub struct Options {
     /// Certificate of the client (PEM), if the server requires one.
     #[arg(long, value_name = "FILE", requires_all = ["ca", "key"])]
     pub cert: Option<PathBuf>,
-    /// Private key of that certificate (PEM).
+    /// Private key of --cert (PEM).
     #[arg(long, value_name = "FILE", requires = "cert")]
     pub key: Option<PathBuf>,
     /// Name in the server's certificate, if it differs from the address.
@@ -162,21 +162,29 @@ impl Options {
         let positive = [("seconds", self.seconds), ("window", self.window)];
         for (name, value) in positive {
             if !(value > 0.0 && value <= 86_400.0) {
-                return Err(format!("{name} is {value}; use more than 0, and at most a day"));
+                return Err(format!("{name} is {value}; use more than 0, and at most 86,400"));
             }
         }
         if !(0.0..=86_400.0).contains(&self.retry) {
             return Err(format!("retry is {}; use 0 to 86,400 seconds", self.retry));
         }
-        if self.rate.is_some_and(|rate| !(rate > 0.0 && rate <= 1e6)) {
-            return Err(
-                "a rate is out of range: use more than 0, and at most 1,000,000/s".to_owned()
-            );
+        if let Some(rate) = self.rate.filter(|rate| !(*rate > 0.0 && *rate <= 1e6)) {
+            return Err(format!(
+                "rate is {rate}; use more than 0, and at most 1,000,000 requests/s"
+            ));
         }
-        let counts =
-            [self.nodes, self.connections, self.in_flight].iter().all(|n| (1..=65_536).contains(n));
-        if !counts || self.ids == Some(0) || self.requests == Some(0) {
-            return Err("nodes, connections and requests in flight must be 1 to 65,536".to_owned());
+        let counts = [
+            ("nodes", self.nodes),
+            ("connections", self.connections),
+            ("in_flight", self.in_flight),
+        ];
+        for (name, count) in counts {
+            if !(1..=65_536).contains(&count) {
+                return Err(format!("{name} is {count}; use 1 to 65,536"));
+            }
+        }
+        if self.ids == Some(0) || self.requests == Some(0) {
+            return Err("ids and requests must be at least 1".to_owned());
         }
         Ok(())
     }

@@ -46,8 +46,12 @@ impl Requests {
             for id in fields {
                 ids.push(id.map_err(|_| wrong(number, "an id is not a number"))?);
             }
-            if (ids.len() - before) as u64 != count {
-                return Err(wrong(number, "the count differs from the number of ids"));
+            let found = (ids.len() - before) as u64;
+            if found != count {
+                return Err(wrong(
+                    number,
+                    &format!("the count is {count}, but {found} ids follow"),
+                ));
             }
             if arrivals_us.last().is_some_and(|last| arrival < *last) {
                 return Err(wrong(number, "the arrival is before that of the previous line"));

@@ -186,7 +186,7 @@ impl Target {
         let types = found.map(|graph| graph.node_types.as_slice()).unwrap_or_default();
         match types {
             [only] if only.num_nodes > 0 => Ok(only.num_nodes),
-            _ => Err(failed("the graph does not have exactly one node type")),
+            _ => Err(failed("the graph is missing, is empty, or has several node types")),
         }
     }
 }
@@ -203,7 +203,8 @@ impl Kind {
         }
         let (address, token) = (settings.address.as_str(), settings.token.as_deref());
         let head = Head::new(address, path, token, settings.timeout.unwrap_or(Duration::MAX));
-        let head = head.map_err(|error| format!("{address:?} or the token: {error}"))?;
+        let head =
+            head.map_err(|error| format!("{address:?} or the token is not valid: {error}"))?;
         Ok(Some((Direct::new(address), head)))
     }
 }

@@ -14,7 +14,7 @@ use crate::EngineError;
 #[derive(Debug, Error)]
 pub enum LayerwiseError {
     /// An operation of the model cannot be computed for blocks of nodes.
-    #[error("{node}: {op}: {problem}")]
+    #[error("layer-wise inference does not support {node} ({op}): {problem}")]
     Model {
         /// Which node.
         node: String,
@@ -80,7 +80,7 @@ pub enum LayerwiseError {
         folder: String,
     },
     /// A table is damaged.
-    #[error("rows {first} to {last} of {file} are damaged; start again")]
+    #[error("rows {first} to {last} of {file} are damaged; start a fresh run instead of resuming")]
     Damaged {
         /// The table.
         file: String,
@@ -102,7 +102,7 @@ explain! {
         Model | Levels | Dfg | Run => InvalidModel,
         TooSmall { minimum_bytes } => BudgetTooSmall [RaiseMemory(*minimum_bytes)],
         Open | Folder => IoFailed,
-        Busy => StoreBusy [CloseOther],
+        Busy => StoreBusy,
         Damaged => StoreDamaged,
         Stopped => Stopped,
         Write => IoFailed,

@@ -116,7 +116,7 @@ impl Model {
                 self.stored.insert(value, stored);
             }
             _ => {
-                let problem = "it is not available for all nodes at once".to_owned();
+                let problem = "layer-wise inference does not support this input".to_owned();
                 return Err(EngineError::Input { input: name.to_owned(), problem }.into());
             }
         }
@@ -142,7 +142,7 @@ impl Model {
         for (at, pass) in self.passes.passes.iter().enumerate() {
             if !self.nodes.contains_key(&pass.nodes) {
                 let value = pass.targets[0];
-                let problem = "its rows belong to nodes that no input of the model has";
+                let problem = "the type of its nodes is unknown: no input has rows of these nodes";
                 return Err(refused(&self.passes.graph, value, problem));
             }
             for (place, target) in pass.targets.iter().enumerate() {

@@ -244,7 +244,10 @@ impl<'a> PartMaker<'a> {
             Source::Input { .. } if matches!(fact.domain, Domain::Rows(_)) => {
                 return self.leaf(Leaf::OfEdge(value));
             }
-            Source::Input { .. } => return self.refused(value, "it is used as node numbers"),
+            Source::Input { .. } => {
+                let problem = "rows are computed from it, but it has no rows of nodes or edges";
+                return self.refused(value, problem);
+            }
             Source::Node { node, output } => (&self.of.nodes()[*node], *output),
         };
         match fact.domain {
@@ -253,7 +256,7 @@ impl<'a> PartMaker<'a> {
                 return Ok(self.part.graph.create_weight(self.of.name(value), tensor)?);
             }
             Domain::Rows(_) => {}
-            _ => return self.refused(value, "its rows cannot be computed separately"),
+            _ => return self.refused(value, "it cannot be computed row by row"),
         }
         if let Some(pointer) = fact.pointer
             && pointer.times == 1
@@ -261,7 +264,7 @@ impl<'a> PartMaker<'a> {
         {
             return match pointer.end {
                 End::Destination => self.leaf(Leaf::Destinations(value)),
-                End::Source => self.refused(value, "it computes with the numbers of sources"),
+                End::Source => self.refused(value, "it computes with the ids of source nodes"),
             };
         }
         match &node.op {
@@ -308,7 +311,7 @@ impl<'a> PartMaker<'a> {
 
     fn node(&mut self, value: Value, op: Op, inputs: &[Value]) -> Result<Value, LayerwiseError> {
         if op.outputs() != 1 {
-            return self.refused(value, "it returns several values per edge");
+            return self.refused(value, "the operation has several outputs");
         }
         let Source::Node { node, .. } = self.of.source(value) else {
             return self.refused(value, "it is not computed by an operation");
@@ -374,7 +377,8 @@ pub(super) fn joins_loops(of: &Dfg, levels: &Levels, value: Value) -> bool {
 pub(super) fn refused(of: &Dfg, value: Value, problem: &str) -> LayerwiseError {
     let (node, op) = match of.source(value) {
         Source::Node { node, .. } => (of.nodes()[*node].name.clone(), of.nodes()[*node].op.name()),
-        _ => (format!("input {:?}", of.name(value)), "input".to_owned()),
+        Source::Input { .. } => (format!("{:?}", of.name(value)), "input".to_owned()),
+        Source::Weight(_) => (format!("{:?}", of.name(value)), "weight".to_owned()),
     };
     LayerwiseError::Model { node, op, problem: problem.to_owned() }
 }
@@ -392,7 +396,9 @@ fn folded(of: &Dfg, value: Value) -> Result<Constant, LayerwiseError> {
         }
         let new = match of.source(value) {
             Source::Weight(tensor) => to.create_weight(of.name(value), tensor.clone())?,
-            Source::Input { .. } => return Err(refused(of, value, "it is not a weight")),
+            Source::Input { .. } => {
+                return Err(refused(of, value, "it is an input, but a constant is needed"));
+            }
             Source::Node { node, output } => {
                 let node = &of.nodes()[*node];
                 let inputs: Result<Vec<Value>, _> =

@@ -470,7 +470,7 @@ impl<'a> Planner<'a> {
         match self.levels.fact(node.inputs[0]).domain {
             Domain::Rows(rows) => Ok(rows.space),
             Domain::Edges(edges) if node.op == Op::SelfLoopAttr => Ok(edges),
-            _ => Err(refused(self.graph, reduction, "it reduces something other than edges")),
+            _ => Err(refused(self.graph, reduction, "it reduces rows that do not belong to edges")),
         }
     }
 
@@ -512,8 +512,7 @@ impl<'a> Planner<'a> {
                     return Err(refused(
                         self.graph,
                         *value,
-                        "edges use it as a whole instead of by \
-                                                            row",
+                        "the rows of edges need all of its rows at once",
                     ));
                 }
                 _ => {}
@@ -565,7 +564,8 @@ impl<'a> Planner<'a> {
         let Some((node, _)) = maker(self.graph, value) else {
             return Err(wrong("it is not computed by an operation"));
         };
-        let rows = self.rows_of_nodes(value).ok_or_else(|| wrong("it does not reduce to nodes"))?;
+        let rows = self.rows_of_nodes(value);
+        let rows = rows.ok_or_else(|| wrong("the rows of its result do not belong to nodes"))?;
         let shape = &self.levels.type_of(value).shape[1..];
         let dims = shape.iter().map(|dim| dim.number().and_then(|n| usize::try_from(n).ok()));
         let dims = dims.collect::<Option<Vec<usize>>>();

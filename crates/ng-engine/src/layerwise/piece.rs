@@ -252,7 +252,7 @@ impl Piece<'_> {
             Leaf::AtDestination(value) => {
                 let places = batch.to.iter().map(|at| self.first + *at as usize);
                 let of = shared.beside.get(&value).ok_or_else(|| {
-                    refused(model.graph(), value, "it is not available for destinations")
+                    refused(model.graph(), value, "its rows are not available for destinations")
                 })?;
                 rows(value, gathered(of, model.width(value), places))
             }
@@ -280,8 +280,7 @@ impl Piece<'_> {
                 return Err(refused(
                     model.graph(),
                     value,
-                    "edges use it as a whole instead of by \
-                                                          row",
+                    "the rows of edges need all of its rows at once",
                 ));
             }
         })

@@ -86,11 +86,12 @@ impl Archive<'_> {
             Err(error) => error.into(),
         })?;
         if bytes > DIRECTORY_BYTES_MAX {
-            return Err(wrong("its directory is too large"));
+            return Err(wrong("its central directory is too large"));
         }
         let this = Archive { path, file, directory };
         let records = this.part(directory, bytes)?;
-        let entries = entries(&records, count).ok_or_else(|| wrong("its directory is damaged"))?;
+        let entries =
+            entries(&records, count).ok_or_else(|| wrong("its central directory is damaged"))?;
         let mut names: Vec<_> = entries.iter().map(|entry| entry.name.as_slice()).collect();
         names.sort_unstable();
         if names != limits().map(|(name, _)| name.as_bytes()) {
@@ -104,7 +105,8 @@ impl Archive<'_> {
         }
         let [manifest, model, weights] = limits().map(|(name, limit)| {
             let entry = entries.iter().find(|entry| entry.name == name.as_bytes());
-            this.whole(entry.ok_or_else(|| wrong("its directory is damaged"))?, (name, limit))
+            let entry = entry.ok_or_else(|| wrong("its central directory is damaged"))?;
+            this.whole(entry, (name, limit))
         });
         Ok([manifest?, model?, weights?])
     }
@@ -128,7 +130,7 @@ impl Archive<'_> {
             return Err(ModelFileError::TooLarge { path: path(), name, bytes, limit });
         }
         if entry.packed != bytes {
-            return Err(wrong("its two lengths differ"));
+            return Err(wrong("its compressed and uncompressed lengths differ"));
         }
         let header = self.part(entry.offset, HEADER_BYTES as u64)?;
         let mut fields = Fields(&header);
@@ -137,7 +139,7 @@ impl Archive<'_> {
         let (name_bytes, more) = (fields.short(), fields.short());
         let names = entry.offset + HEADER_BYTES as u64;
         if !is_header || self.part(names, u64::from(name_bytes))? != entry.name {
-            return Err(wrong("its header is not at the offset in the directory"));
+            return Err(wrong("its header is not at the offset in the central directory"));
         }
         self.part(names + u64::from(name_bytes) + u64::from(more), bytes)
     }
@@ -176,7 +178,8 @@ fn find_directory(
         let has = comment.map(|comment| END_BYTES + usize::from(comment));
         record.starts_with(b"PK\x05\x06") && has == Some(record.len())
     };
-    let at = (0..tail.len()).rev().find(is_end).ok_or(Ok("it has no end record"))?;
+    let at = (0..tail.len()).rev().find(is_end);
+    let at = at.ok_or(Ok("the end record of a ZIP archive is missing"))?;
     let mut fields = Fields(&tail[at + 10..]);
     let (mut count, mut bytes, mut first) = (fields.number(2), fields.number(4), fields.number(4));
     let mut end = len - tail_bytes + at as u64;
@@ -199,7 +202,7 @@ fn find_directory(
     }
     // Nothing else stands there: what was put before an archive would move all places.
     if first.checked_add(bytes) != Some(end) {
-        return Err(Ok("its directory is not at the recorded offset"));
+        return Err(Ok("its central directory is not at the recorded offset"));
     }
     Ok((count, bytes, first))
 }

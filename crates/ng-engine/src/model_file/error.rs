@@ -86,7 +86,7 @@ pub enum ModelFileError {
         version: i64,
     },
     /// A file differs from its hash in the manifest.
-    #[error("{path}: {name} does not match the hash in its manifest: copy it again")]
+    #[error("{path}: {name} does not match its hash in manifest.json")]
     Changed {
         /// The model file.
         path: PathBuf,

@@ -41,7 +41,7 @@ impl ModelFile {
         let mut lists: Vec<Option<Vec<i64>>> = vec![None; count];
         match given.map_err(shape)? {
             Given::None => {
-                let none = "the model file has no fanouts";
+                let none = "the model file has no fanouts; give the neighbours per hop";
                 return Err(wrong(none.to_owned()));
             }
             Given::All(list) => {

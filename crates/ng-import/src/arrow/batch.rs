@@ -96,7 +96,7 @@ impl ArrowBatch {
             return Err(ArrowError::TooLarge { batch, bytes, limit });
         }
         if (parts.node, parts.buffer) != (parts.nodes.count, parts.buffers.count) {
-            return Err(damaged("it has more buffers than its columns"));
+            return Err(damaged("it has more buffers than its columns need"));
         }
         Ok(Self { fields: Arc::clone(fields), number, rows, body: body.to_vec(), values })
     }
@@ -228,7 +228,7 @@ impl Parts<'_> {
         let (count, nulls) = node.map_err(|Outside| self.damaged("a column is missing"))?;
         self.node += 1;
         if u64::try_from(count) != Ok(len) {
-            return Err(self.damaged("a column has another number of rows than its batch"));
+            return Err(self.damaged("a column does not have as many rows as its batch"));
         }
         let found = self.buffer()?;
         let bits = self.body.get(found).unwrap_or_default();

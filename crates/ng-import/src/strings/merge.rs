@@ -142,7 +142,7 @@ fn merge(
                 let name = String::from_utf8_lossy(&name);
                 let what = format!(
                     "an edge names the node {name:?}, which the node table lacks; add its row, or \
-                     name the column that holds the names"
+                     choose another key column of the table"
                 );
                 return Err(ImportError::spec(what));
             }

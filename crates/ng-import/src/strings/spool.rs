@@ -56,7 +56,7 @@ impl SpoolReader<'_> {
         match self.0.read_exact(bytes) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => Ok(false),
-            Err(error) => Err(ImportError::spec(format!("temporary data: {error}"))),
+            Err(error) => Err(ImportError::spec(format!("cannot read temporary data: {error}"))),
         }
     }
 }

@@ -57,9 +57,9 @@ impl Format {
         let names: Vec<Vec<u8>> = Fields::new(line, separator).map(|f| f.to_vec()).collect();
         let place = |column: &Column| match column {
             Column::Index(index) => Ok(*index),
-            Column::Name(_) if !options.header => {
-                Err("columns can be given by name only if header is set".to_owned())
-            }
+            Column::Name(name) if !options.header => Err(format!(
+                "the column {name:?} is given by name, but the text has no header; give its number"
+            )),
             Column::Name(name) => {
                 let found = names.iter().position(|n| n.as_slice() == name.as_bytes());
                 found.ok_or_else(|| format!("the header has no column {name:?}"))
@@ -83,7 +83,9 @@ impl Format {
         let last = last.into_iter().flatten().max().unwrap_or_default();
         if last >= format.columns && !format.adjacency {
             let columns = format.columns;
-            return Err(format!("column {last} is needed, but the line has {columns} columns"));
+            return Err(format!(
+                "column {last} is needed (counted from 0), but the line has {columns} columns"
+            ));
         }
         if !format.adjacency {
             let used = |at: &usize| {
@@ -137,7 +139,7 @@ pub(crate) fn check_columns(
         ("weight", weight, options.weight_column.is_some()),
     ] {
         if declared != given {
-            let what = if declared { "has" } else { "has no" };
+            let what = if declared { "has a" } else { "has no" };
             let fix = if declared { "give" } else { "leave out" };
             return Err(ImportError::spec(format!(
                 "the edge type {what} {name} column: {fix} {name}_column"

@@ -252,7 +252,7 @@ impl<'a> Reader<'a> {
         let trimmed = self.trimmed.into_inner();
         if trimmed > 0 {
             let message =
-                format!("spaces around {trimmed} names were removed; quote names to keep them");
+                format!("spaces around {trimmed} names were removed; quote names to keep spaces");
             notes.push(Note::new("names-trimmed", trimmed, place(), message));
         }
         TextFound { rows, notes }

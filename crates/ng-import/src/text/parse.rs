@@ -192,6 +192,6 @@ pub(crate) fn out_of_bounds(name: &str, id: u64, bound: u64) -> Fault {
         let what = format!("{name} {id} is too large: ids are below 2^40");
         Fault::with(what, ng_types::Remedy::Relabel)
     } else {
-        format!("{name} {id} is not below num_nodes = {bound}").into()
+        format!("{name} {id} is not below the number of nodes, {bound}").into()
     }
 }

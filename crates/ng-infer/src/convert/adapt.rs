@@ -154,7 +154,9 @@ fn constant(mut draft: Draft) -> Result<Adapted, ConvertError> {
         ("value_ints", Attribute::Ints(all)) => Constant::new(vec![all.len()], Elements::I64(all)),
         _ => None,
     };
-    let Some(tensor) = tensor else { return draft.refused("this kind of value is not supported") };
+    let Some(tensor) = tensor else {
+        return draft.refused(&format!("a constant given as attribute {name:?} is not supported"));
+    };
     let name = draft.node.outputs[0].clone();
     Ok(Adapted { weights: vec![(name, tensor)], nodes: Vec::new() })
 }
@@ -191,7 +193,7 @@ fn gelu(mut draft: Draft) -> Result<Adapted, ConvertError> {
     match draft.attribute("approximate") {
         None => {}
         Some(Attribute::Text(text)) if text == "none" => {}
-        Some(_) => return draft.refused("only the exact form is supported"),
+        Some(_) => return draft.refused("only the exact form is supported, not an approximation"),
     }
     let x = draft.node.inputs[0].clone();
     let [root, one, half] =
@@ -232,7 +234,7 @@ fn known(dfg: &Dfg, name: &str) -> Option<Vec<i64>> {
 fn slice(dfg: &Dfg, mut draft: Draft) -> Result<Adapted, ConvertError> {
     if draft.node.inputs.len() > 3 && draft.input(3).is_none() {
         let Some(starts) = known(dfg, &draft.node.inputs[1]) else {
-            return draft.refused("steps without axes need starts that are constant");
+            return draft.refused("a slice with steps but without axes needs constant starts");
         };
         let axes = draft.indices("axes", (0..starts.len() as i64).collect());
         draft.node.inputs[3] = axes;

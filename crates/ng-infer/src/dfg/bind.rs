@@ -46,7 +46,8 @@ impl Dfg {
         let is_output = self.outputs().iter().any(|(_, value)| *value == batch);
         if takers > 1 || is_output || !matches!(self.source(batch), Source::Input { .. }) {
             let (node, op) = (node.name.clone(), node.op.name());
-            let problem = "needs nodes that are an input used by it alone".to_owned();
+            let problem = "needs node ids that are an input and that no other operation uses";
+            let problem = problem.to_owned();
             return Err(DfgError::Arity { node, op, problem });
         }
         self.rebuilt(|dfg, value| {

@@ -102,7 +102,7 @@ impl Parsed {
             self.nodes.push(NamedNode { name, op, ..NamedNode::default() });
             return Ok(());
         }
-        let form = "expected NUMBER: \"OPERATION\", or in, out or with, followed by = and {...}";
+        let form = "expected NUMBER: \"OPERATION\", or one of in, out and with, then = and {...}";
         let (key, list) = line.split_once('=').ok_or(form)?;
         let (key, items) = (key.trim(), items(list.trim())?);
         // Behind a node that has all it needs, `out` is that of the graph.

@@ -9,7 +9,7 @@ pub enum KernelError {
     #[error("{0}")]
     Misfit(String),
     /// An index is not below the length that it has to be below.
-    #[error("index {index} at place {place} is out of range: there are {len}")]
+    #[error("index {index} at place {place} is out of range: expected less than {len}")]
     Index {
         /// The index.
         index: i64,

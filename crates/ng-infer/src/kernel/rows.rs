@@ -37,7 +37,8 @@ impl TableRows<'_> {
     ) -> Result<(), KernelError> {
         if width == 0 || out.len() != self.rows.len() * width {
             let (rows, found) = (self.rows.len(), out.len());
-            let problem = format!("{rows} rows of {width} elements do not fill {found}");
+            let problem =
+                format!("{rows} rows of {width} elements do not fill an output of {found}");
             return if found == 0 { Ok(()) } else { Err(KernelError::Misfit(problem)) };
         }
         self.check()?;

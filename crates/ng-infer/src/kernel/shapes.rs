@@ -30,7 +30,10 @@ pub fn shapes(op: &Op, inputs: &[View<'_>]) -> Result<Vec<(Dtype, Vec<usize>)>, 
     for (_, dims) in &found {
         let count = dims.iter().try_fold(1_usize, |all, dim| all.checked_mul(*dim));
         if count.is_none_or(|count| count > ELEMENTS_MAX) {
-            return Err(KernelError::Misfit(format!("a result of shape {dims:?} is too large")));
+            return Err(KernelError::Misfit(format!(
+                "a result of shape {dims:?} is too large: at most {ELEMENTS_MAX} elements are \
+                 supported"
+            )));
         }
     }
     Ok(found)

@@ -101,7 +101,7 @@ pub enum OnnxError {
     #[error("{place} cannot be read from file {file}: {source}")]
     Read { place: String, file: String, source: io::Error },
     /// A name that must be unique.
-    #[error("{place} defines {what} {name} twice; rename one")]
+    #[error("{place} defines {what} {name} twice; remove or rename one")]
     DefinedTwice { place: String, what: &'static str, name: String },
     /// A name without a definition.
     #[error("{place} uses {what} {name}, which is not defined")]

@@ -35,7 +35,7 @@ pub(super) fn read_range(
     check_unique(entries.iter().map(|(key, _)| key.as_str()), "the key", place)?;
     let known = ["location", "offset", "length", "checksum"];
     if let Some((key, _)) = entries.iter().find(|(key, _)| !known.contains(&key.as_str())) {
-        return refuse(format!("the unknown key {}", quoted(key)));
+        return refuse(format!("unknown key {}", quoted(key)));
     }
     let text = |wanted: &str| entries.iter().find(|(key, _)| key == wanted).map(|(_, text)| text);
     let number = |wanted: &'static str| {

@@ -63,7 +63,8 @@ fn check_attributes(
     for default in defaults {
         if let AttributeValue::Reference(of) = &default.value {
             let (place, name) = (place(), quoted(&default.name));
-            let reason = format!("that refers to {}", quoted(of));
+            let reason =
+                format!("whose default value refers to {}, which is not supported", quoted(of));
             return Err(OnnxError::Attribute { place, name, reason });
         }
     }

@@ -89,7 +89,7 @@ fn fits(
         return Err(format!("expected {}, found {}", wanted.dtype.name(), dtype.name()));
     }
     if dims.len() != wanted.shape.len() {
-        return Err(format!("expected {} dimensions, found {dims:?}", wanted.shape.len()));
+        return Err(format!("expected {} dimensions, found shape {dims:?}", wanted.shape.len()));
     }
     for (axis, (dim, found)) in wanted.shape.iter().zip(dims).enumerate() {
         let (known, meaning) = match dim.number() {
@@ -119,11 +119,11 @@ pub(super) fn check_hops(hops: &Hops<'_>, nodes: &[(&str, usize)]) -> Result<(),
         }
         let Some((_, all)) = nodes.iter().find(|(known, _)| known == name) else {
             let known: Vec<&str> = nodes.iter().map(|(name, _)| *name).collect();
-            return wrong(format!("the graph has no such nodes; it has {known:?}"));
+            return wrong(format!("the graph has no node count of this name; it has {known:?}"));
         };
         let sum = counts.iter().try_fold(0_usize, |sum, count| sum.checked_add(*count));
         if sum != Some(*all) {
-            return wrong(format!("{counts:?} do not add up to the {all} nodes"));
+            return wrong(format!("the counts {counts:?} do not add up to the {all} nodes"));
         }
     }
     Ok(())

@@ -64,7 +64,7 @@ pub fn steps(dfg: &Dfg) -> Result<Quantised, QuantiseError> {
 fn why(tensor: &Constant) -> String {
     match tensor.dims() {
         [depth, _] if *depth > DEPTH_MAX => format!("has more than {DEPTH_MAX} rows"),
-        _ => "is not used only as the matrix of linear layers".to_owned(),
+        _ => "is used other than as the matrix of a linear layer".to_owned(),
     }
 }
 

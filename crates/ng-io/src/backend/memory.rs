@@ -49,7 +49,8 @@ fn load(file: &OpenFile, bytes: &mut Vec<u8>) -> io::Result<()> {
     let most = usable_memory_bytes();
     if more as u64 > most || bytes.try_reserve_exact(more).is_err() {
         let name = &file.name;
-        let message = format!("{name} has {len} bytes, and the memory holds at most {most} bytes");
+        let message =
+            format!("{name} has {len} bytes, more than the {most} bytes of usable memory");
         return Err(io::Error::new(io::ErrorKind::OutOfMemory, message));
     }
     bytes.resize(len, 0);

@@ -13,7 +13,7 @@ pub enum CallError {
         kind: u32,
     },
     /// The stream does not go with the kind.
-    #[error("a frame of kind {kind} does not belong to stream {stream}")]
+    #[error("a frame of kind {kind} is not valid on stream {stream}")]
     WrongStream {
         /// The kind.
         kind: u32,
@@ -27,13 +27,13 @@ pub enum CallError {
         what: &'static str,
     },
     /// The frame goes on behind its end.
-    #[error("the frame has {bytes} bytes after its end")]
+    #[error("the frame has {bytes} bytes after its last field")]
     Trailing {
         /// How many.
         bytes: usize,
     },
     /// Something is longer than allowed.
-    #[error("{what}: {count}, at most {count_max} are allowed")]
+    #[error("the length of {what} is {count}; the limit is {count_max}")]
     TooMany {
         /// What there is too much of.
         what: &'static str,
@@ -43,7 +43,7 @@ pub enum CallError {
         count_max: usize,
     },
     /// Something has bytes that it may not have.
-    #[error("{what} is not valid: it contains bytes that are not allowed there")]
+    #[error("invalid bytes in {what}")]
     BadBytes {
         /// What it is.
         what: &'static str,

@@ -141,18 +141,18 @@ impl<'a> Event<'a> {
                 let deadline = u64::try_from(deadline).unwrap_or(u64::MAX);
                 head.extend(deadline.to_le_bytes());
                 check_path(&open.path)?;
-                put_text(head, &open.path, PATH_BYTES_MAX, "bytes of a path")?;
+                put_text(head, &open.path, PATH_BYTES_MAX, "the path")?;
                 open.metadata.encode(head);
             }
             Self::Headers(metadata) => metadata.encode(head),
             Self::Trailers(trailers) => {
                 head.extend(trailers.status.to_le_bytes());
-                put_text(head, &trailers.text, TEXT_BYTES_MAX, "bytes of a status")?;
+                put_text(head, &trailers.text, TEXT_BYTES_MAX, "the status")?;
                 trailers.metadata.encode(head);
             }
             Self::GoAway(away) => {
                 head.extend(away.last_stream.to_le_bytes());
-                put_text(head, &away.text, TEXT_BYTES_MAX, "bytes of a reason")?;
+                put_text(head, &away.text, TEXT_BYTES_MAX, "the reason")?;
             }
             Self::Cancel { status: word } | Self::Credit { bytes: word } => {
                 head.extend(word.to_le_bytes());
@@ -219,5 +219,5 @@ fn check_path(path: &str) -> Result<(), CallError> {
     if graphic && path.len() > 1 && path.starts_with('/') {
         return Ok(());
     }
-    Err(CallError::BadBytes { what: "the path of a method" })
+    Err(CallError::BadBytes { what: "the path of a method (expected / and then printable ASCII)" })
 }

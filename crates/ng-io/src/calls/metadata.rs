@@ -32,16 +32,20 @@ impl Metadata {
     /// # Errors
     /// It is not valid, or one too many.
     pub fn push(&mut self, name: &str, value: &[u8]) -> Result<(), CallError> {
-        let what = "names and values of metadata";
+        let what = "all names and values of metadata";
         let bytes = self.bytes.saturating_add(name.len()).saturating_add(value.len());
         let bytes = at_most(bytes, METADATA_BYTES_MAX, what)?;
-        at_most(self.pairs.len() + 1, PAIRS_MAX, "pairs of metadata")?;
+        at_most(self.pairs.len() + 1, PAIRS_MAX, "the list of metadata pairs")?;
         let is_letter = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'z' | b'_' | b'-' | b'.');
         if name.is_empty() || !name.as_bytes().iter().all(is_letter) {
-            return Err(CallError::BadBytes { what: "a name of metadata" });
+            return Err(CallError::BadBytes {
+                what: "a name of metadata (allowed: 0-9 a-z _ - .)",
+            });
         }
         if !name.ends_with("-bin") && !value.iter().all(|byte| matches!(byte, b' '..=b'~')) {
-            return Err(CallError::BadBytes { what: "a value of metadata" });
+            return Err(CallError::BadBytes {
+                what: "a value of metadata (allowed: printable ASCII)",
+            });
         }
         self.bytes = bytes;
         self.pairs.push((name.to_owned(), value.to_owned()));
@@ -67,10 +71,11 @@ impl Metadata {
     pub(super) fn decode(fields: &mut Fields<'_>) -> Result<Self, CallError> {
         let what = "metadata";
         let mut metadata = Self::default();
-        for _ in 0..at_most(fields.u16(what)?.into(), PAIRS_MAX, "pairs of metadata")? {
+        for _ in 0..at_most(fields.u16(what)?.into(), PAIRS_MAX, "the list of metadata pairs")? {
             let (name, value) = (fields.u16(what)?, fields.u16(what)?);
             let name = fields.bytes(name.into(), what)?;
-            let bad = |_| CallError::BadBytes { what: "a name of metadata" };
+            let bad =
+                |_| CallError::BadBytes { what: "a name of metadata (allowed: 0-9 a-z _ - .)" };
             let name = std::str::from_utf8(name).map_err(bad)?;
             metadata.push(name, fields.bytes(value.into(), what)?)?;
         }

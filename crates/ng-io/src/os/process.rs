@@ -50,7 +50,10 @@ pub(crate) struct Home {
 
 /// Used in a process that did not open it.
 #[derive(Clone, Copy, Debug, Error)]
-#[error("opened in process {opened_in} but used in its fork {used_in}; open it again in the fork")]
+#[error(
+    "files opened in process {opened_in} cannot be used in its fork {used_in}; open the store \
+     again in the fork"
+)]
 pub(crate) struct Forked {
     pub opened_in: u32,
     pub used_in: u32,

@@ -167,12 +167,15 @@ impl ShmConnection {
             return Err(ShmError::Refused { path: path.to_owned(), why });
         }
         if reply.version != VERSION {
-            return Err(bad(path, "it selected a version that was not offered"));
+            return Err(bad(path, "the server selected a version that was not offered"));
         }
         if !is_ring_size(reply.ring_bytes) || reply.ring_bytes > options.ring_bytes {
-            return Err(bad(path, "it selected a ring larger than requested"));
+            return Err(bad(
+                path,
+                "the server selected a ring size that is not valid or larger than requested",
+            ));
         }
-        let memory = memory.ok_or_else(|| bad(path, "it sent no memory"))?;
+        let memory = memory.ok_or_else(|| bad(path, "the server sent no shared memory"))?;
         memory::check(memory.as_fd(), reply.ring_bytes)
             .map_err(|what| ShmError::UnsafeMemory { path: path.to_owned(), what })?;
         let mapping = Mapping::of(&memory, reply.ring_bytes);
@@ -414,7 +417,7 @@ fn reach(path: &Path, end: Option<Instant>) -> Result<OwnedFd, ShmError> {
             Err(Errno::NOENT | Errno::CONNREFUSED | Errno::NOTDIR) => {
                 return Err(ShmError::NoServer { path: path.to_owned() });
             }
-            Err(Errno::PROTOTYPE) => return Err(bad(path, "it is a socket of another type")),
+            Err(Errno::PROTOTYPE) => return Err(bad(path, "the path is a socket of another type")),
             Err(Errno::INTR) => {}
             // As many wait as the system lets wait.
             Err(Errno::AGAIN) if end.is_none_or(|end| Instant::now() < end) => {
@@ -434,16 +437,18 @@ fn answer(
     loop {
         match setup::hear_with_memory(socket, &mut packet) {
             Heard::Packet(memory) => {
-                let reply = Reply::decode(&packet).ok_or("its answer cannot be read")?;
+                let reply =
+                    Reply::decode(&packet).ok_or("the answer of the server cannot be read")?;
                 return Ok((reply, memory));
             }
-            Heard::End => return Err("it closed the connection"),
+            Heard::End => return Err("the server closed the connection"),
             Heard::Nothing if end.is_some_and(|end| Instant::now() >= end) => {
-                return Err("it did not answer in time");
+                return Err("the server did not answer in time");
             }
             Heard::Nothing => {
                 let mut fds = [PollFd::new(socket, PollFlags::IN)];
-                setup::wait_for(&mut fds, end).map_err(|_| "waiting for its answer failed")?;
+                setup::wait_for(&mut fds, end)
+                    .map_err(|_| "waiting for the answer of the server failed")?;
             }
         }
     }

@@ -85,21 +85,19 @@ pub enum ShmError {
     #[error(transparent)]
     Socket(#[from] SocketError),
     /// Rings have bounded sizes.
-    #[error(
-        "{bytes} bytes is not a valid size of a ring: expected a power of two from 4 KiB to 64 MiB"
-    )]
+    #[error("{bytes} bytes is not a valid ring size: expected a power of two from 4 KiB to 64 MiB")]
     RingBytes {
         /// What was asked for.
         bytes: u32,
     },
     /// There is no server.
-    #[error("no server listens at {path}; start it, or check the path")]
+    #[error("no server listens at {path}; start a server, or check the path")]
     NoServer {
         /// The path.
         path: PathBuf,
     },
     /// The process that listens belongs to somebody else.
-    #[error("{path} belongs to a process of user {uid}, neither this user nor root")]
+    #[error("the server at {path} runs as user {uid}; expected the user of this process, or root")]
     OtherUser {
         /// The path.
         path: PathBuf,
@@ -115,7 +113,7 @@ pub enum ShmError {
         why: Refusal,
     },
     /// The server's answer is not one of this protocol.
-    #[error("{path} did not answer as a ring server: {what}")]
+    #[error("cannot connect to the ring server at {path}: {what}")]
     BadAnswer {
         /// The path.
         path: PathBuf,
@@ -123,7 +121,7 @@ pub enum ShmError {
         what: &'static str,
     },
     /// The memory that came could be taken away while it is used.
-    #[error("the shared memory from {path} is not safe to use: {what}")]
+    #[error("the shared memory of the server at {path} is not safe to use: {what}")]
     UnsafeMemory {
         /// The path.
         path: PathBuf,
@@ -131,7 +129,7 @@ pub enum ShmError {
         what: &'static str,
     },
     /// A frame must be cut.
-    #[error("a frame of {bytes} bytes is too long: at most {bytes_max} bytes")]
+    #[error("a frame of {bytes} bytes exceeds the limit of {bytes_max} bytes")]
     TooLong {
         /// What was to be sent.
         bytes: usize,
@@ -155,7 +153,8 @@ pub enum ShmError {
     TimedOut,
     /// The process is a fork of the one that connected.
     #[error(
-        "connected in process {made_in} but used in its fork {used_in}; connect again in the fork"
+        "a connection of process {made_in} cannot be used in its fork {used_in}; connect again in \
+         the fork"
     )]
     Forked {
         /// Who connected.

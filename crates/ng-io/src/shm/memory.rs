@@ -51,7 +51,7 @@ pub(super) fn create(ring_bytes: u32) -> io::Result<OwnedFd> {
 
 /// Says what is wrong with memory that came from the other side.
 pub(super) fn check(fd: BorrowedFd<'_>, ring_bytes: u32) -> Result<(), &'static str> {
-    let seals = fcntl_get_seals(fd).map_err(|_| "its memory cannot be sealed")?;
+    let seals = fcntl_get_seals(fd).map_err(|_| "it does not support file seals")?;
     if !seals.contains(SEALS) {
         return Err("its size is not sealed");
     }

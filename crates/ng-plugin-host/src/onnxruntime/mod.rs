@@ -298,7 +298,11 @@ impl Session {
                     };
                     Elements::Bool(bytes.iter().map(|byte| *byte != 0).collect())
                 }
-                other => return Err(format!("an output has elements of ONNX type {other}")),
+                other => {
+                    return Err(format!(
+                        "an output has elements of ONNX type {other}, which is not supported"
+                    ));
+                }
             };
             Constant::new(dims, elements).ok_or_else(|| {
                 "the shape of an output does not match \

@@ -43,7 +43,7 @@ pub(super) fn run(
         check();
     }
     if passed == 0 {
-        return Err(format!("its kernel of {name} supports none of {} cases", all.len()));
+        return Err(format!("its kernel of {name} supports none of the {} test cases", all.len()));
     }
     Ok(passed)
 }
@@ -223,7 +223,7 @@ impl Setup {
 /// The first element that is wrong.
 fn difference(found: &[u8], wanted: &Elements) -> Option<String> {
     let told = |at: usize, found: &dyn std::fmt::Display, wanted: &dyn std::fmt::Display| {
-        Some(format!("element {at} is {found}, expected {wanted} (cpu-scalar)"))
+        Some(format!("element {at} is {found}, expected {wanted}, the result of cpu-scalar"))
     };
     match wanted {
         Elements::F32(wanted) => {

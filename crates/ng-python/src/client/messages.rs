@@ -31,7 +31,9 @@ pub fn run_request(run: RunArgs) -> PyResult<v1::RunRequest> {
         }
         "graphs" => Targets::Graphs(v1::Graphs { ids: ids.0 }),
         other => {
-            return Err(PyValueError::new_err(format!("{other:?} is not a valid kind of targets")));
+            return Err(PyValueError::new_err(format!(
+                "{other:?} is not a valid kind of targets: expected nodes, edges or graphs"
+            )));
         }
     };
     let (name, files, fanouts, output) = model;
@@ -82,7 +84,10 @@ pub fn change(given: &Bound<'_, PyAny>) -> PyResult<v1::Change> {
             Change::UpdateEmbed(v1::UpdateEmbed { node_type, tensor, nodes, rows })
         }
         other => {
-            return Err(PyValueError::new_err(format!("{other:?} is not a valid kind of change")));
+            return Err(PyValueError::new_err(format!(
+                "{other:?} is not a valid kind of change: expected add_node, delete_node, \
+                 add_edge, delete_edge or update_rows"
+            )));
         }
     };
     Ok(v1::Change { change: Some(change) })

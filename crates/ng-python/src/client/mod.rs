@@ -25,7 +25,8 @@ use crate::progress::{go_on, raised_or};
 /// Authority, certificate and key, name of the server.
 type TlsArgs = (Vec<u8>, Option<(Vec<u8>, Vec<u8>)>, Option<String>);
 
-/// A client; see `_core.pyi`. Methods with a ticket return at once, and `take` has the answer.
+/// A client of a server; see `_core.pyi`. Calls with a ticket return at once, and `take` returns
+/// their answers.
 #[pyclass(frozen, module = "neargraph._core")]
 pub struct Client {
     inner: ng_client::Client,
@@ -158,7 +159,7 @@ impl Client {
         })
     }
 
-    /// A method by name, with messages as JSON.
+    /// Calls a method by name, with the request and the response as JSON.
     fn call<'py>(
         &self,
         py: Python<'py>,
@@ -187,7 +188,7 @@ impl Client {
         })
     }
 
-    /// Opens a stream that tells how far a job is.
+    /// Opens a stream with the progress of a job.
     fn watch<'py>(&self, py: Python<'py>, job: String, ticket: Option<u64>) -> Answer<'py> {
         let message = v1::WatchAnalysisRequest { job };
         self.ask(py, ticket, |calls| async move {
@@ -195,7 +196,7 @@ impl Client {
         })
     }
 
-    /// Copies a graph; the stream tells how far it is.
+    /// Backs up a graph. Returns a stream with the progress.
     fn backup<'py>(&self, py: Python<'py>, message: &str, ticket: Option<u64>) -> Answer<'py> {
         let message = of_json(message)?;
         self.ask(py, ticket, |calls| async move {
@@ -203,13 +204,13 @@ impl Client {
         })
     }
 
-    /// The next message of a stream; None after the last one.
+    /// Returns the next message of a stream; None after the last one.
     fn next<'py>(&self, py: Python<'py>, stream: &Stream, ticket: Option<u64>) -> Answer<'py> {
         let stream = stream.here()?;
         self.ask(py, ticket, |_| async move { stream.next().await })
     }
 
-    /// Begins a graph that is sent in pieces.
+    /// Begins the upload of a graph, which is sent in pieces.
     fn update_graph<'py>(&self, py: Python<'py>, head: &str, ticket: Option<u64>) -> Answer<'py> {
         let head = of_json(head)?;
         self.ask(py, ticket, |calls| async move {
@@ -217,7 +218,7 @@ impl Client {
         })
     }
 
-    /// Sends a piece once there is room for it.
+    /// Sends a piece of an upload. Waits while the send buffer is full.
     fn send<'py>(
         &self,
         py: Python<'py>,
@@ -229,18 +230,18 @@ impl Client {
         self.ask(py, ticket, |_| async move { upload.send(piece).await })
     }
 
-    /// Ends a graph that was sent in pieces, and waits until it is made.
+    /// Ends an upload, and waits until the server has created the graph.
     fn finish<'py>(&self, py: Python<'py>, upload: &Upload, ticket: Option<u64>) -> Answer<'py> {
         let upload = upload.here()?;
         self.ask(py, ticket, |_| async move { upload.finish().await })
     }
 
-    /// What becomes readable when there are answers to take.
+    /// Returns a file descriptor, which is readable while `take` has answers.
     fn fileno(&self) -> i32 {
         self.ready.fileno()
     }
 
-    /// All answers that are there: (ticket, exception or None, answer).
+    /// Returns all answers that have arrived: (ticket, exception or None, answer).
     fn take<'py>(&self, py: Python<'py>) -> PyResult<Vec<Taken<'py>>> {
         let mut taken = Vec::new();
         for (ticket, answer) in self.ready.take() {
@@ -252,7 +253,7 @@ impl Client {
         Ok(taken)
     }
 
-    /// Gives a call up that has a ticket.
+    /// Cancels the call with this ticket.
     fn cancel(&self, ticket: u64) {
         if let Some(running) = self.ready.lock().running.remove(&ticket) {
             running.cancel();

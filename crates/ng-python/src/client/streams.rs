@@ -68,7 +68,7 @@ impl<T> Inner<T> {
     }
 }
 
-/// A stream of messages.
+/// A stream of messages from the server.
 #[pyclass(frozen, module = "neargraph._core")]
 pub struct Stream(Held<Messages>);
 
@@ -136,13 +136,13 @@ impl Messages {
     }
 }
 
-/// A graph that is sent in pieces.
+/// The upload of a graph in pieces.
 #[pyclass(frozen, module = "neargraph._core")]
 pub struct Upload(Held<ng_client::Upload>);
 
 #[pymethods]
 impl Upload {
-    /// Gives it up.
+    /// Cancels the upload.
     fn close(&self) {
         self.0.close();
     }

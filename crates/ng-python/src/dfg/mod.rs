@@ -95,7 +95,7 @@ impl Dfg {
         Self::of(Graph::default(), None)
     }
 
-    /// From the bytes of an ONNX file, and those of the files beside it.
+    /// Reads a graph from the bytes of an ONNX file and of its external files.
     #[staticmethod]
     fn from_onnx(
         py: Python<'_>,
@@ -121,7 +121,7 @@ impl Dfg {
         })
     }
 
-    /// From the text form; inputs that `weights` names are tensors of the model.
+    /// Reads a graph from its text form. The inputs that `weights` names become weights.
     #[staticmethod]
     fn from_text(text: &str, weights: HashMap<String, Bound<'_, PyAny>>) -> PyResult<Self> {
         let graph = Graph::from_text(text).map_err(raised)?;
@@ -129,7 +129,7 @@ impl Dfg {
         Ok(Self::of(graph.with_weights(&weights).map_err(raised)?, None))
     }
 
-    /// The bytes of an ONNX file, and of the weights beside it.
+    /// Returns the bytes of an ONNX file and of its external weights.
     fn to_onnx<'py>(
         &self,
         py: Python<'py>,
@@ -151,7 +151,7 @@ impl Dfg {
         self.changed(|graph| graph.create_weight(name, weight).map(drop))
     }
 
-    /// Returns the names of the new values.
+    /// Adds an operation. Returns the names of its outputs.
     fn create_op(
         &self,
         name: &str,
@@ -175,7 +175,7 @@ impl Dfg {
         self.changed(|graph| graph.create_out(name, value))
     }
 
-    /// Keys and values of the model file.
+    /// Returns the metadata of the model file, as keys and values.
     fn metadata(&self) -> Vec<(String, String)> {
         self.model().metadata
     }
@@ -184,13 +184,13 @@ impl Dfg {
         self.graph().text()
     }
 
-    /// Names of the inputs, with what each has to be.
+    /// Returns the names of the inputs, with the expected type and shape of each.
     fn inputs(&self) -> Vec<(String, Option<Shown>)> {
         let graph = self.graph();
         graph.inputs().map(|(value, of)| (graph.name(value).to_owned(), of.map(shown))).collect()
     }
 
-    /// Names of the outputs.
+    /// Returns the names of the outputs.
     fn outputs(&self) -> Vec<String> {
         self.graph().outputs().iter().map(|(name, _)| name.clone()).collect()
     }
@@ -200,17 +200,17 @@ impl Dfg {
         self.graph().check(&[]).map(drop).map_err(raised)
     }
 
-    /// The graph as dictionaries: inputs, weights, nodes with the device of each, outputs.
+    /// Returns the graph as dictionaries: inputs, weights, nodes with their devices, outputs.
     fn parts<'py>(&self, py: Python<'py>, devices: Computing) -> PyResult<Bound<'py, PyAny>> {
         plain(py, &facts::parts(&self.graph(), &devices.table(py)?))
     }
 
-    /// What the file says beside the graph; None if there is no file.
+    /// Returns the contents of the model file other than the graph; None without a file.
     fn file_facts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         plain(py, &self.file)
     }
 
-    /// The graph made ready to run. `kernels` are functions of arrays, by operation.
+    /// Prepares the graph for execution. `kernels` maps operations to functions of arrays.
     #[pyo3(signature = (kernels, *, devices, fuse, threads))]
     fn plan(
         &self,
@@ -232,7 +232,7 @@ impl Dfg {
         Ok(PyPlan::new(detached(py, || compute.serve(graph, options))?, threads))
     }
 
-    /// The steps of a run, with what each cost if there are inputs.
+    /// Returns the steps of a run, with the cost of each if inputs are given.
     #[pyo3(signature = (inputs, *, devices, fuse, threads))]
     fn explain<'py>(
         &self,

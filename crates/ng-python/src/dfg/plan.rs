@@ -26,8 +26,8 @@ impl PyPlan {
 
 #[pymethods]
 impl PyPlan {
-    /// What the graph gives: shapes, and elements as flat arrays. `hops` has the nodes of each hop,
-    /// by what counts them.
+    /// Runs the graph. Returns the shape of each output, and its elements as a flat array. `hops`
+    /// has the number of nodes of each hop, by the symbol for the number of nodes.
     fn run<'py>(
         &self,
         py: Python<'py>,

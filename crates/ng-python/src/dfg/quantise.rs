@@ -24,21 +24,21 @@ fn parts(made: Quantised) -> Parts {
     (Dfg::of(made.dfg, None), made.narrowed, made.kept)
 }
 
-/// Linear layers in steps of 8 bits with scales.
+/// Quantises linear layers to integers of 8 bits, with a scale for each column.
 #[pyfunction]
 pub fn quantise_steps(py: Python<'_>, dfg: PyRef<'_, Dfg>) -> PyResult<Parts> {
     let graph = dfg.graph();
     detached(py, || steps(&graph)).map(parts)
 }
 
-/// Weights in half precision.
+/// Converts weights to half precision.
 #[pyfunction]
 pub fn quantise_half(py: Python<'_>, dfg: PyRef<'_, Dfg>) -> PyResult<Parts> {
     let graph = dfg.graph();
     detached(py, || half(&graph)).map(parts)
 }
 
-/// The graph in whole numbers, with the formats that a search found.
+/// Returns the graph in fixed point, with formats from `search_formats`.
 #[pyfunction]
 pub fn fixed_point_graph(
     py: Python<'_>,
@@ -54,9 +54,10 @@ fn format((name, bits, fraction): Named) -> (String, FixedFormat) {
     (name, FixedFormat { bits, fraction })
 }
 
-/// Formats of the values of a graph, the loss with them, the loss in single precision, and the
-/// number of runs. `labels` are rows and the class of each; without them the loss is the mean
-/// square of differences. `progress` hears (runs, most).
+/// Searches fixed-point formats for the values of a graph. Returns the formats, the loss with them,
+/// the loss in single precision, and the number of runs. `labels` holds row numbers and the class
+/// of each row. Without labels, the loss is the mean square difference from single precision.
+/// `progress` is called with (runs done, maximum number of runs).
 #[pyfunction]
 #[pyo3(signature = (dfg, inputs, bits, rounds, labels=None, progress=None))]
 pub fn search_formats(

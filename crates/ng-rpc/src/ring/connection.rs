@@ -309,7 +309,7 @@ impl Drop for Closing {
         let status = self.status.take();
         let status = status.unwrap_or_else(|| {
             Some(if std::thread::panicking() {
-                Status::internal("the service failed")
+                Status::internal("the request failed because of a server bug")
             } else {
                 Status::unavailable("the server has ended")
             })
@@ -344,7 +344,8 @@ async fn respond(
         return Some(status);
     }
     if parts.status != http::StatusCode::OK {
-        return Some(Status::new(Code::Unknown, format!("the services said {}", parts.status)));
+        let text = format!("the server answered with HTTP {}", parts.status);
+        return Some(Status::new(Code::Unknown, text));
     }
     let headers = match heads::to_metadata(parts.headers) {
         Ok(headers) => headers,

@@ -75,7 +75,7 @@ pub(super) fn to_trailers(status: &Status) -> Trailers {
     let mut text = status.message().to_owned();
     let metadata = metadata.unwrap_or_else(|_| {
         text.push_str(&format!(
-            " (its details have more than {METADATA_BYTES_MAX} bytes and do not fit a frame)"
+            " (error details of more than {METADATA_BYTES_MAX} bytes were left out)"
         ));
         Metadata::default()
     });

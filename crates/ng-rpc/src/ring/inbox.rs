@@ -146,7 +146,7 @@ impl Inbox {
                     self.message_bytes_max
                 )
             } else {
-                format!("more than {MESSAGES_MAX} messages wait to be taken")
+                format!("more than {MESSAGES_MAX} messages of one call are unread")
             };
             return self.ended(state, End::Failed(Status::resource_exhausted(message)));
         }

@@ -131,7 +131,8 @@ impl Live {
             }
             Err(Unsent::TooLong) => {
                 let most = link.outbox.payload_bytes_max();
-                let text = format!("path and metadata need more than the {most} bytes of a frame");
+                let text =
+                    format!("the method and the metadata have more than {most} bytes together");
                 return Err(Status::invalid_argument(text));
             }
         }

@@ -68,7 +68,9 @@ pub(super) async fn pump(
                     Ok(()) => {}
                     Err(Unsent::Over) => return Ended::Over,
                     Err(Unsent::Invalid(_) | Unsent::TooLong) => {
-                        return Ended::Failed(Status::internal("a message does not fit frames"));
+                        return Ended::Failed(Status::internal(
+                            "a message does not fit into frames",
+                        ));
                     }
                 }
             }

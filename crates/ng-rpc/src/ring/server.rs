@@ -146,7 +146,7 @@ impl Shared {
             let late = connections.iter().filter(|connection| connection.is_unread(reading));
             late.for_each(|connection| {
                 connection.end();
-                (self.limits.broken)("an answer was not read");
+                (self.limits.broken)("the client did not read an answer in time");
             });
         }
     }

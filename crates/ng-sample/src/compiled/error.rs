@@ -33,8 +33,8 @@ pub enum CompiledError {
     },
     /// An epoch of a set that was compiled together is missing.
     #[error(
-        "{file} belongs to epochs {first} to {last}, and {wanted} {}, so epoch {missing} cannot \
-         be replayed; compile again, or remove the files of this set",
+        "{file} belongs to the set of epochs {first} to {last}, but {wanted} {}, so epoch \
+         {missing} cannot be replayed; compile again, or remove the files of this set",
         if *is_there { "belongs to another set" } else { "is missing" }
     )]
     Incomplete {

@@ -240,7 +240,8 @@ impl Tail {
     pub fn decode(bytes: &[u8]) -> Result<Self, String> {
         let tables = u64_at(bytes, 48)? as usize;
         if tables > Self::TABLES_MAX {
-            return Err(format!("{tables} tensors are too many"));
+            let most = Self::TABLES_MAX;
+            return Err(format!("it has {tables} tensors, more than the limit of {most}"));
         }
         check_zero(&bytes[TAIL_BYTES + tables * 8..BLOCK_BYTES - 4])?;
         let rows_max = (0..tables).map(|table| u64_at(bytes, TAIL_BYTES + table * 8));
@@ -272,7 +273,7 @@ impl Tail {
             let whole = entry.bytes.is_multiple_of(block) && entry.bytes > 0;
             if entry.offset != end || !whole || entry.bytes > self.record_bytes_max {
                 return Err(format!(
-                    "a batch of {} bytes at {} is not valid",
+                    "a batch of {} bytes at byte {} is not valid",
                     entry.bytes, entry.offset
                 ));
             }

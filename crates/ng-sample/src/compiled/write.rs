@@ -41,7 +41,11 @@ impl EpochWriter {
     ) -> Result<Self, SampleError> {
         let held = snapshot.reserve(SealedWriter::BUFFER_BYTES + hot.map_bytes())?;
         if hot.tables.len() > Tail::TABLES_MAX {
-            return Err(SampleError::Spec(format!("{} tensors are too many", hot.tables.len())));
+            return Err(SampleError::Spec(format!(
+                "a compiled epoch can have at most {} tensors, got {}",
+                Tail::TABLES_MAX,
+                hot.tables.len()
+            )));
         }
         let has_hot_rows = id.has_hot_rows();
         let text = HeadText::new(id, &hot);

@@ -58,11 +58,11 @@ impl Settings {
             "the numbers of threads, of batches prepared ahead and of batches in the window must \
              be at least 1"
         } else if self.reading == Reading::OnDemand {
-            "reading rows on demand does not look ahead"
+            "look-ahead cannot read rows on demand"
         } else if self.reading == Reading::Distribute && self.two_phase == Some(false) {
-            "distributing rows needs temporary files, which are not allowed"
+            "distributing rows needs two phases, which the settings forbid"
         } else if self.reading == Reading::Window && self.two_phase == Some(true) {
-            "a window of random reads does not work in two phases"
+            "a window of random reads cannot have two phases"
         } else {
             return Ok(());
         };

@@ -270,7 +270,7 @@ fn check(snapshot: &Snapshot, wanted: &Reorganization) -> Result<(), ReorganizeE
     }
     if let Some(meta) = catalog.node_types.iter().find(|meta| meta.num_nodes > NODES_MAX) {
         let what = format!(
-            "node type {:?} has more than 2^32 nodes, and only fewer can be reordered",
+            "node type {:?} has more than 2^32 nodes, the most that can be reordered",
             meta.name
         );
         return Err(ReorganizeError::Spec(what));

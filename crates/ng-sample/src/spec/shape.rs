@@ -74,7 +74,7 @@ impl Shape {
         self.spread.check(catalog)?;
         if self.spread != Spread::Hops && (self.is_disjoint || fanouts.hops() > 0) {
             return refuse(
-                "disjoint subgraphs need hops, and walks and budgets cannot have hops".into(),
+                "walks and budgets cannot be combined with fanouts or disjoint subgraphs".into(),
             );
         }
         if let Some(temporal) = &self.time {

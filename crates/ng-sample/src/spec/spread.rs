@@ -175,8 +175,8 @@ fn check_path(catalog: &Catalog, path: &[EdgeTypeId]) -> Result<(), SampleError>
         if step.destination != at {
             let name = |id: ng_types::NodeTypeId| &catalog.node_types[usize::from(id.0)].name;
             return Err(SampleError::Spec(format!(
-                "a walk cannot continue from a node of type {:?}: lists of {:?} belong to nodes \
-                 of type {:?}",
+                "a walk cannot continue from a node of type {:?}: edges {:?} lead to nodes of \
+                 type {:?}",
                 name(at),
                 step.relation,
                 name(step.destination)

@@ -49,10 +49,11 @@ pub fn inside(path: &str) -> Result<PathBuf, Problem> {
         return Ok(whole.components().collect());
     }
     let shown: String = path.chars().take(NAME_BYTES_MAX).collect();
-    Err(Problem::argument("path", format!("{shown:?} is not a path in the folder")).remedy(
-        "give a path below it, without .., control characters, and names that are long or begin \
-         with a dot",
-    ))
+    let message = format!("{shown:?} is not a valid path in the folder");
+    Err(Problem::argument("path", message).remedy(format!(
+        "give a relative path of at most {PATH_BYTES_MAX} bytes, whose names have at most \
+         {NAME_BYTES_MAX} bytes, no control characters and no dot at the start"
+    )))
 }
 
 /// The name of a backup, which has no folders above it.
@@ -61,7 +62,7 @@ fn backup_name(name: &str, field: &str) -> Result<PathBuf, Problem> {
     if path.components().count() == 1 {
         return Ok(path);
     }
-    let message = format!("{name:?} is a path, and backups lie side by side in one folder");
+    let message = format!("{name:?} has a slash, but backups are not in subfolders");
     Err(Problem::argument(field, message).remedy("give a name without a slash"))
 }
 
@@ -102,7 +103,8 @@ fn check_identity(file: ModelFile, sha256: &str) -> Result<ModelFile, Problem> {
     match file.identity.is_some_and(|identity| identity.to_string() == sha256) {
         true => Ok(file),
         false => {
-            Err(Problem::new(Code::DataLoss, "MODEL_CHANGED", "the files are of another model")
+            let message = "the stored files are not those of the registered model";
+            Err(Problem::new(Code::DataLoss, "MODEL_CHANGED", message)
                 .remedy("register the model again"))
         }
     }
@@ -151,7 +153,7 @@ impl Catalogue {
     pub fn forget_plugin(&self, sha256: &str) {
         let folder = self.place.folder.join(OWN_FOLDER).join(PLUGINS).join(sha256);
         if let Err(error) = remove_folder(&folder) {
-            tracing::warn!(folder = %folder.display(), %error, "files of a plug-in stay");
+            tracing::warn!(folder = %folder.display(), %error, "cannot remove a plug-in's files");
         }
     }
 }
@@ -239,7 +241,7 @@ fn not_read(error: &SourceError) -> Problem {
 pub fn not_written(path: &Path, error: &io::Error) -> Problem {
     let message = format!("{} cannot be written: {error}", path.display());
     Problem::new(Code::FailedPrecondition, "CATALOGUE_NOT_WRITTEN", message)
-        .remedy("make the served folder writable, and leave room on its disk")
+        .remedy("make the served folder writable, and free space on its disk")
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -88,7 +88,7 @@ pub struct KeptModel {
 pub enum CatalogueError {
     /// What it says cannot be what was written.
     #[error(
-        "{} is damaged ({what}): restore a copy of it; or move it away, then register graphs and \
+        "{} is damaged ({what}): restore it from a copy; or move it away, then register graphs and \
          models again",
         path.display()
     )]
@@ -100,7 +100,7 @@ pub enum CatalogueError {
     },
     /// A later release has written it.
     #[error(
-        "{} has version {found}, but this release reads {FORM_VERSION}: use a later release",
+        "{} has version {found}, but this release reads up to {FORM_VERSION}: use a later release",
         path.display()
     )]
     Newer {

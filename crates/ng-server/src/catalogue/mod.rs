@@ -116,7 +116,7 @@ impl Catalogue {
             match opened {
                 Ok(graph) => drop(inner.graphs.insert(name, graph)),
                 Err(problem) => {
-                    tracing::error!(graph = name, "not served: {problem}");
+                    tracing::error!(graph = name, "the graph is not served: {problem}");
                     inner.broken.insert(name, (path, problem));
                 }
             }

@@ -18,7 +18,8 @@ pub fn check(name: &str, field: &str) -> Result<(), Problem> {
         return Ok(());
     }
     let remedy = format!(
-        "use 1 to {NAME_BYTES_MAX} of a to z, A to Z, 0 to 9, _, - and ., but no . at the start"
+        "use 1 to {NAME_BYTES_MAX} of the characters a to z, A to Z, 0 to 9, _, - and ., \
+         without a . at the start"
     );
     Err(Problem::argument(field, format!("{name:?} is not a valid name")).remedy(remedy))
 }

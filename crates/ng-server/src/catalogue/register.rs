@@ -51,7 +51,7 @@ fn exists(reason: &str, message: String, field: &str) -> Problem {
 
 /// Why a store is not served once more.
 pub(super) fn served_as(path: &Path, graph: &Graph) -> Problem {
-    let message = format!("{} is served as graph {:?}", path.display(), graph.name);
+    let message = format!("{} is already served as graph {:?}", path.display(), graph.name);
     exists("GRAPH_EXISTS", message, "path")
 }
 
@@ -142,7 +142,8 @@ impl Catalogue {
     pub(super) fn remove_made(&self, path: &Path) {
         let folder = self.place.folder.join(path);
         if let Err(error) = ng_io::remove_folder(&folder) {
-            tracing::warn!(folder = %folder.display(), %error, "cannot remove an unserved graph");
+            let folder = folder.display();
+            tracing::warn!(%folder, %error, "cannot remove a graph that is not served");
         }
     }
 
@@ -215,7 +216,7 @@ impl Catalogue {
             // Requests under way read on from what they have open.
             let folder = self.place.folder.join(path);
             if let Err(error) = ng_io::remove_folder(&folder) {
-                tracing::warn!(folder = %folder.display(), %error, "cannot remove a graph's copy");
+                tracing::warn!(folder = %folder.display(), %error, "cannot remove a copied graph");
             }
         }
         Ok(())
@@ -234,7 +235,7 @@ impl Catalogue {
         let graph = self.graph(&request.graph)?;
         let (of, name) = (graph.name.clone(), request.model.clone());
         if self.read().aliases.contains_key(&(of.clone(), name.clone())) {
-            let message = format!("{name:?} is an alias on graph {of:?}");
+            let message = format!("graph {of:?} already has an alias {name:?}");
             return Err(exists("MODEL_EXISTS", message, "model").remedy("choose another name"));
         }
         let last = {
@@ -321,7 +322,7 @@ impl Catalogue {
         let target = {
             let inner = self.read();
             if inner.models.contains_key(&key) {
-                let message = format!("{alias:?} is a model of graph {of:?}");
+                let message = format!("graph {of:?} already has a model {alias:?}");
                 return Err(exists("MODEL_EXISTS", message, "alias").remedy("choose another alias"));
             }
             match model {

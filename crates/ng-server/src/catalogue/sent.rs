@@ -86,7 +86,7 @@ impl SentModels {
             }
             let idle = all.iter().position(|sent| (!is_over || is_own(&sent)) && sent.is_idle());
             let Some(idle) = idle else {
-                let message = "too many models in requests are in use";
+                let message = "too many models that came with requests are in use";
                 return Err(Problem::new(Code::ResourceExhausted, "SENT_MODELS_FULL", message)
                     .at("files")
                     .remedy("try again later, or register the model")
@@ -125,7 +125,8 @@ impl Catalogue {
         let v1::ModelFiles { model_onnx, model_safetensors, manifest_json, .. } = &files;
         let bytes = (model_onnx.len() + model_safetensors.len() + manifest_json.len()) as u64;
         if bytes > BYTES_MAX {
-            let message = format!("the model has {bytes} bytes, and the limit is {BYTES_MAX}");
+            let message =
+                format!("the model has {bytes} bytes, and the limit in a request is {BYTES_MAX}");
             return Err(Problem::argument("files", message).remedy("register the model"));
         }
         let wanted = Wanted { sha256: identity_of(&files), fanouts, output };

@@ -44,7 +44,7 @@ impl Catalogue {
             Ok(v1::Narrow::Bf16) => Some(Dtype::Bf16),
             Ok(v1::Narrow::Int8) => Some(Dtype::I8),
             Err(_) => {
-                let problem = Problem::argument("narrow", "the value is not valid");
+                let problem = Problem::argument("narrow", "narrow has an unknown value");
                 return Err(problem.remedy("use NARROW_F16, NARROW_BF16 or NARROW_INT8"));
             }
         };
@@ -104,7 +104,7 @@ impl Catalogue {
         for stray in strays {
             let stray = folder.join(stray);
             if let Err(error) = ng_io::remove_folder(&stray) {
-                tracing::warn!(folder = %stray.display(), %error, "cannot remove a graph's copy");
+                tracing::warn!(folder = %stray.display(), %error, "cannot remove a copied graph");
             }
         }
         Ok(())

@@ -126,8 +126,9 @@ impl Limits {
             return Ok(());
         }
         Err(format!(
-            "these limits are 0 or contradict others: {} (a deadline is at most deadline_max, \
-             silence is longer than ping, request_bytes is more than twice message_bytes)",
+            "these limits are not valid: {}; each must be above 0, header_bytes at most 16 MiB, \
+             deadline at most deadline_max, silence longer than ping, and request_bytes more than \
+             twice message_bytes",
             wrong.join(", ")
         ))
     }

@@ -46,20 +46,21 @@ pub struct Options {
     /// Threads that compute one group of requests (see --scheduler). Default: 1.
     #[arg(long)]
     pub threads: Option<usize>,
-    /// Number of groups that are computed at the same time. Default: the number of cores plus 2.
+    /// Number of groups of requests that are computed at the same time. Default: the number of
+    /// cores plus 2.
     #[arg(long)]
     pub lanes: Option<usize>,
     /// Parts of the scheduler that are on, as letters: G groups requests, S orders them by node id,
     /// C caches answers; N turns all off. Default: CG.
     #[arg(long, value_name = "PARTS")]
     pub scheduler: Option<Switches>,
-    /// Refuse every request that changes something.
+    /// Reject every request that makes changes.
     #[arg(long)]
     pub read_only: bool,
     /// Certificate chain of the server (PEM). Default: no TLS.
     #[arg(long, value_name = "FILE")]
     pub tls_cert: Option<PathBuf>,
-    /// Private key of that certificate (PEM), mode 600 or 640.
+    /// Private key of --tls-cert (PEM), mode 600 or 640.
     #[arg(long, value_name = "FILE")]
     pub tls_key: Option<PathBuf>,
     /// CA certificates (PEM): each client needs a certificate that one of them has signed (mTLS).
@@ -74,7 +75,8 @@ pub struct Options {
     /// How long to wait for requests in flight after SIGTERM or Ctrl-C, e.g. 1m. Default: 30s.
     #[arg(long, value_parser = units::time, value_name = "TIME")]
     pub drain: Option<Duration>,
-    /// What to log: error, warn, info, debug, or directives by module. Default: info.
+    /// Log level: error, warn, info, debug, or levels by module such as ng_server=debug. Default:
+    /// info.
     #[arg(long, value_name = "LEVEL")]
     pub log: Option<String>,
     /// Format of log lines. Default: text on a terminal, JSON elsewhere.

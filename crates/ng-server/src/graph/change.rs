@@ -92,8 +92,8 @@ impl Graph {
             return Ok(());
         }
         let message = format!(
-            "the folder of graph {:?} was removed or replaced while it was served, so nothing is \
-written to it",
+            "the folder of graph {:?} was removed or replaced while the graph was served, so \
+             changes are rejected",
             self.name
         );
         Err(Problem::new(Code::FailedPrecondition, "GRAPH_REPLACED", message)
@@ -117,11 +117,12 @@ written to it",
 /// Why a transaction is neither applied nor repeated.
 pub(super) fn key_too_old(to: u64) -> Problem {
     let message = format!(
-        "the graph has no keys of commits up to {to}, and the transaction may be one of them"
+        "the graph has no keys of commits up to {to}, so it is unknown whether this transaction \
+         was applied"
     );
     Problem::new(Code::FailedPrecondition, "KEY_TOO_OLD", message).at("key_since_commit").remedy(
-        "check whether its changes are in the graph; if not, send it with a new key and the \
-newest commit",
+        "check whether its changes are in the graph; if not, send it again with a new key and \
+         the newest commit as key_since_commit",
     )
 }
 
@@ -139,7 +140,7 @@ pub(super) fn check_key(key: &[u8]) -> Result<(), Problem> {
     if key.len() <= KEY_BYTES_MAX {
         return Ok(());
     }
-    let message = format!("the key has {} bytes", key.len());
+    let message = format!("the idempotency key has {} bytes", key.len());
     Err(Problem::argument("idempotency_key", message)
         .remedy(format!("use 1 to {KEY_BYTES_MAX} bytes, such as a random UUID")))
 }
@@ -150,7 +151,10 @@ fn steps<'a>(catalog: &Catalog, changes: &'a [v1::Change]) -> Result<Vec<Step<'a
     let mut all = Vec::with_capacity(changes.len());
     for (at, change) in changes.iter().enumerate() {
         let step = change.change.as_ref().map(|kind| step(catalog, kind, added));
-        let nothing = || Err(Problem::argument("", "a change is empty"));
+        let nothing = || {
+            Err(Problem::argument("", "a change is empty")
+                .remedy("set its kind, such as add_vertex or add_edge"))
+        };
         all.push(step.unwrap_or_else(nothing).map_err(|problem| within(problem, at))?);
         added += u32::from(matches!(change.change, Some(Kind::AddVertex(_))));
     }
@@ -169,7 +173,7 @@ fn within(problem: Problem, at: usize) -> Problem {
 fn step<'a>(catalog: &Catalog, kind: &'a Kind, added: u32) -> Result<Step<'a>, Problem> {
     let node = |given: &Option<v1::NodeRef>, field: &str| {
         let node = given.as_ref().and_then(|given| given.node);
-        match node.ok_or_else(|| Problem::argument(field, "a node is missing"))? {
+        match node.ok_or_else(|| Problem::argument(field, format!("{field} names no node")))? {
             Node::Added(number) if number >= added => {
                 let message = format!(
                     "added node {number} does not exist; {added} nodes are added before this change"
@@ -196,13 +200,14 @@ fn step<'a>(catalog: &Catalog, kind: &'a Kind, added: u32) -> Result<Step<'a>, P
             let source = node(source, "add_edge.source")?;
             let destination = node(destination, "add_edge.destination")?;
             let meta = &catalog.edge_types[usize::from(id.0)];
-            for (has, given, field) in [
-                (meta.has_time, time.is_some(), "add_edge.time"),
-                (meta.has_weight, weight.is_some(), "add_edge.weight"),
+            for (has, given, column) in [
+                (meta.has_time, time.is_some(), "time"),
+                (meta.has_weight, weight.is_some(), "weight"),
             ] {
                 if given && !has {
-                    let message = format!("edges of type {:?} have no such column", meta.relation);
-                    return Err(Problem::argument(field, message));
+                    let message = format!("edges of type {:?} have no {column}", meta.relation);
+                    return Err(Problem::argument(&format!("add_edge.{column}"), message)
+                        .remedy(format!("leave out {column}")));
                 }
             }
             let (time, weight) = (time.unwrap_or_default(), weight.unwrap_or_default());
@@ -214,7 +219,7 @@ fn step<'a>(catalog: &Catalog, kind: &'a Kind, added: u32) -> Result<Step<'a>, P
         }
         Kind::UpdateEmbed(v1::UpdateEmbed { node_type, tensor, nodes, rows }) => {
             let id = names::node_type(catalog, node_type, "update_embed.node_type")?;
-            let missing = || Problem::argument("update_embed.rows", "the rows are missing");
+            let missing = || Problem::argument("update_embed.rows", "the change has no rows");
             let rows = rows.as_ref().ok_or_else(missing)?;
             let field = "update_embed.rows";
             let rows = rows_for(catalog, id, (tensor, rows, nodes.len()), field)?;

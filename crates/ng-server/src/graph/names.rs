@@ -71,10 +71,11 @@ fn only<T>(mut all: impl Iterator<Item = T>) -> Option<T> {
 
 fn missing(kind: &str, name: &str, field: &str, all: impl Iterator<Item = String>) -> Problem {
     let all: Vec<String> = all.collect();
+    let owner = if kind == "tensor" { "node type" } else { "graph" };
     let message = match (name, all.is_empty()) {
-        (_, true) => format!("the graph has no {kind}"),
-        ("", _) => format!("the request has no {kind}, and the graph has several"),
-        _ => format!("the graph has no {kind} {name:?}, or the name is ambiguous"),
+        (_, true) => format!("the {owner} has no {kind}"),
+        ("", _) => format!("the request names no {kind}, and the {owner} has several"),
+        _ => format!("the {owner} has no {kind} {name:?}, or the name is ambiguous"),
     };
     let problem = Problem::missing("NAME_NOT_FOUND", message).at(field);
     match all.is_empty() {

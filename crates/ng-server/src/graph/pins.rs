@@ -66,7 +66,7 @@ impl Pins {
         if let Some(pin) = all.get_mut(&commit) {
             if pin.holders >= HOLDERS_MAX {
                 return Err(full(format!(
-                    "commit {commit} is pinned {HOLDERS_MAX} times, the limit"
+                    "commit {commit} is pinned {HOLDERS_MAX} times, which is the limit"
                 )));
             }
             pin.until = pin.until.max(until);
@@ -74,7 +74,9 @@ impl Pins {
             return Ok(());
         }
         if all.len() >= PINS_MAX {
-            return Err(full(format!("{PINS_MAX} snapshots of this graph are pinned, the limit")));
+            return Err(full(format!(
+                "{PINS_MAX} snapshots of this graph are pinned, which is the limit"
+            )));
         }
         all.insert(commit, Pin { snapshot, until, holders: 1 });
         Ok(())

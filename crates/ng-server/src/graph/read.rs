@@ -70,7 +70,8 @@ impl Graph {
         let bytes = total.saturating_mul(ENTRY_BYTES).saturating_add(16 * count);
         check_bytes(bytes, "ids").map_err(|problem| match request.limit {
             Some(_) => problem,
-            None => problem.remedy("request fewer nodes at once, or give a limit"),
+            None => problem
+                .remedy("request fewer nodes at once, or fewer neighbours per node with limit="),
         })?;
         hold(bytes)?;
         let more = total.saturating_mul(EXPAND_BYTES_PER_ENTRY + ENTRY_BYTES);

@@ -251,7 +251,7 @@ fn shed(reason: &str, after: Duration) -> Problem {
     let after = after.clamp(RETRY_MIN, RETRY_MAX);
     let (word, message) = match reason {
         "queue" => ("QUEUE_FULL", "the request queue is full"),
-        "bytes" => ("BYTES_EXHAUSTED", "requests in flight use all memory for requests"),
+        "bytes" => ("BYTES_EXHAUSTED", "requests in flight read as many bytes as the limit allows"),
         _ => ("TOO_LATE", "the answer would be later than the deadline"),
     };
     let problem = Problem::new(Code::ResourceExhausted, word, message).retry_about(after);

@@ -195,7 +195,7 @@ fn enter(
         let path: String = request.uri().path().chars().take(200).collect();
         let message = format!("method {path:?} does not exist");
         return Err(Problem::new(Code::Unimplemented, "METHOD_NOT_FOUND", message)
-            .remedy("list the methods of this server with reflection"));
+            .remedy("gRPC reflection lists the methods of this server"));
     };
     if guard.read_only && policy.changes {
         return Err(read_only(policy.method));

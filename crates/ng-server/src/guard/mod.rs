@@ -150,7 +150,7 @@ impl Caller {
         let (has, needs) = (self.right.name(), right.name());
         let message = format!("the method needs the right {needs:?}, but the token has {has:?}");
         Err(Problem::new(Code::PermissionDenied, "RIGHT_TOO_LOW", message)
-            .remedy("use a token with that right"))
+            .remedy(format!("use a token with the right {needs:?}")))
     }
 
     /// Takes a place of those that its token may have, until the request is over.
@@ -383,7 +383,7 @@ impl Guard {
         self.metrics.shed("quota");
         let message = format!("the token's quota of {what} per second is used up");
         Problem::new(Code::ResourceExhausted, "QUOTA_EXHAUSTED", message)
-            .remedy("send requests less often, or have the quota raised")
+            .remedy("send requests less often, or ask the operator for a larger quota")
             .retry_about(after)
     }
 

@@ -61,7 +61,7 @@ impl Share {
         }
         let what = what.name();
         let message =
-            format!("the token has {most} {what} in flight, which is the limit of a token");
+            format!("the token has {most} {what} in flight, which is the limit for one token");
         Err(Problem::new(Code::ResourceExhausted, "TOO_MANY_REQUESTS", message)
             .remedy("try again after one of them has ended")
             .retry_about(RETRY))

@@ -113,7 +113,7 @@ impl Tokens {
     /// Parses the content of a token file.
     ///
     /// # Errors
-    /// A line is not valid, or there is no token.
+    /// A line is not valid, or the text has no token.
     pub fn parse(text: &str, quotas: Quotas) -> Result<Self, TokenError> {
         let mut holders: Vec<Arc<Holder>> = Vec::new();
         for (at, line) in text.lines().enumerate() {
@@ -130,7 +130,7 @@ impl Tokens {
             holders.push(Arc::new(holder));
         }
         if holders.is_empty() {
-            let what = format!("the file has no token; add lines {LINE}");
+            let what = format!("the file has no token; add lines of the form {LINE}");
             return Err(TokenError::Line { path: String::new(), line: 1, what });
         }
         Ok(Self { holders })

@@ -71,8 +71,8 @@ impl Unread {
 
 fn full(full: Full) -> Problem {
     let (who, most) = match full {
-        Full::Token(most) => ("the token has", most),
-        Full::All(most) => ("clients have", most),
+        Full::Token(most) => ("clients with this token have", most),
+        Full::All(most) => ("all clients together have", most),
     };
     let message = format!("{who} {most} bytes of unread answers, which is the limit");
     Problem::new(Code::ResourceExhausted, "UNREAD_ANSWERS", message)

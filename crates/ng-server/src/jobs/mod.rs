@@ -230,14 +230,14 @@ impl Jobs {
         let found = found.ok_or_else(|| {
             let missing = |message| Problem::missing("JOB_NOT_FOUND", message).at("job");
             if self.is_of_another_run(id) {
-                let message = format!("job {id:?} was not accepted since this server started");
+                let message = format!("this server has not accepted job {id:?} since it started");
                 return missing(message).remedy(
-                    "jobs do not survive a restart: start a new job; with several servers, ask the \
-one that accepted it",
+                    "start a new job, because jobs do not survive a restart; with several servers, \
+                     ask the one that accepted it",
                 );
             }
             missing(format!("job {id:?} does not exist"))
-                .remedy("results are kept for a limited time: start a new job")
+                .remedy("start a new job, because results are kept for a limited time only")
         })?;
         Ok(found.found())
     }
@@ -332,5 +332,5 @@ fn told(problem: &Problem) -> String {
 fn full(message: String) -> Problem {
     Problem::new(Code::ResourceExhausted, "JOBS_FULL", message)
         .retry_about(RETRY_AFTER)
-        .remedy("try again after some have ended, or cancel some")
+        .remedy("try again after a job has ended, or cancel a job")
 }

@@ -75,7 +75,7 @@ impl<'a> Pieces<'a> {
         };
         if (rows.dtype, &rows.row) != (piece.dtype, &piece.row) {
             let message =
-                "the model was replaced during the job, and its rows have another dtype or shape";
+                "the model was replaced during the job; the new rows have another dtype or shape";
             return Err(
                 Problem::new(Code::Aborted, "MODEL_CHANGED", message).remedy("start a new job")
             );

@@ -47,7 +47,7 @@ impl Table {
         if bytes > bounds.target_bytes {
             let most = bounds.target_bytes;
             return Err(full(format!(
-                "the targets of jobs need {bytes} bytes, and the limit is {most}"
+                "the targets of all unfinished jobs need {bytes} bytes, and the limit is {most}"
             )));
         }
         self.unfinished.push_back(record);

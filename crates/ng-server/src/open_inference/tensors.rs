@@ -43,7 +43,7 @@ pub fn targets(request: &mut ModelInferRequest) -> Result<Targets, Problem> {
     let [input] = request.inputs.as_mut_slice() else {
         let message = format!("the request has {} inputs", request.inputs.len());
         return Err(Problem::argument("inputs", message)
-            .remedy(format!("give one: {NODES:?}, {EDGES:?} or {GRAPHS:?}")));
+            .remedy(format!("give exactly one of {NODES:?}, {EDGES:?} and {GRAPHS:?}")));
     };
     let (name, contents) = (input.name.as_str(), input.contents.take());
     if let Some((other, _)) = input.parameters.iter().next() {
@@ -64,15 +64,17 @@ pub fn targets(request: &mut ModelInferRequest) -> Result<Targets, Problem> {
         ([], Some(contents)) => from_contents(&input.datatype, contents)?,
         (raw, contents) => {
             let given = raw.len() + usize::from(contents.is_some());
-            let message = format!("input {name:?} has its values {given} times");
+            let message = format!("the values of input {name:?} are given {given} times");
             return Err(Problem::argument("raw_input_contents", message)
-                .remedy("give them once, as contents or as raw contents"));
+                .remedy("give them once, in contents or in raw_input_contents"));
         }
     };
     if ids.len() as u64 != count {
-        let message = format!("input {name:?} has {} values, but its shape has {count}", ids.len());
-        return Err(Problem::argument("inputs.shape", message)
-            .remedy("give one value for each element of the shape"));
+        let message =
+            format!("input {name:?} has {} values, but its shape needs {count}", ids.len());
+        return Err(
+            Problem::argument("inputs.shape", message).remedy("correct the shape, or the values")
+        );
     }
     Ok(match name {
         NODES => Targets::Nodes(ids),
@@ -95,7 +97,7 @@ fn counted(shape: &[i64], is_pairs: bool) -> Result<u64, Problem> {
     count.ok_or_else(|| {
         let wanted = if is_pairs { "[2, n]" } else { "[n]" };
         Problem::argument("inputs.shape", format!("the shape {shape:?} is not {wanted}"))
-            .remedy(format!("give {wanted}"))
+            .remedy(format!("give {wanted}, where n is the number of targets"))
     })
 }
 

@@ -194,8 +194,8 @@ fn give_way(is_full: &impl Fn() -> bool) {
 /// Why a stream ends early; a defect of what makes it is no end of an epoch.
 fn unless_a_defect(make: impl FnOnce() -> Option<Ended>) -> Option<Ended> {
     catch_unwind(AssertUnwindSafe(make)).unwrap_or_else(|_| {
-        tracing::error!("a stream of mini-batches failed by a server bug");
-        let message = "the stream failed by a server bug; see the server's log";
+        tracing::error!("a stream of mini-batches failed because of a server bug");
+        let message = "the stream failed because of a server bug; see the server's log";
         Some(Problem::new(Code::Internal, "DEFECT", message).into())
     })
 }
@@ -211,7 +211,7 @@ fn unread(number: u64, limit: Duration) -> Problem {
     let message =
         format!("batch {number} was not read for {limit:?}, so the server ended the stream");
     Problem::new(Code::Aborted, "STREAM_UNREAD", message)
-        .remedy(format!("request the other batches with first_batch {number}"))
+        .remedy(format!("request the remaining batches with first_batch={number}"))
 }
 
 fn sampler(snapshot: &Arc<Snapshot>, request: &v1::SampleRequest) -> Result<Sampler, Problem> {

@@ -39,7 +39,10 @@ pub fn inputs(
         return Ok((Arc::new(Inputs::live(id, &deleted)), count));
     }
     if let Some(bad) = seeds.ids.iter().find(|node| **node >= meta.num_nodes) {
-        let message = format!("node {bad} of {:?} is not in 0 ... {}", meta.name, meta.num_nodes);
+        let message = format!(
+            "node {bad} is out of range: node type {:?} has {} ids",
+            meta.name, meta.num_nodes
+        );
         let problem = Problem::new(Code::OutOfRange, "NODE_OUT_OF_RANGE", message);
         return Err(problem.at("seeds.ids").remedy("use ids of existing nodes"));
     }
@@ -63,7 +66,13 @@ fn node_type<'c>(
         (Some(only), None) => Ok(only),
         _ => {
             let names: Vec<&str> = all().map(|(_, meta)| meta.name.as_str()).collect();
-            let message = format!("{name:?} is not one node type with such seeds");
+            let message = match name {
+                "" if is_split => {
+                    "the request names no node type, and not exactly one has splits".to_owned()
+                }
+                "" => "the request names no node type, and the graph has several".to_owned(),
+                name => format!("node type {name:?} does not exist"),
+            };
             Err(Problem::missing("NAME_NOT_FOUND", message)
                 .at("seeds.node_type")
                 .remedy(format!("use one of {}", names.join(", "))))
@@ -88,7 +97,7 @@ fn of_split(
     let has_several = meta.tensor("split_1").is_some();
     let (Some(tensor), false) = (tensor, has_several) else {
         let message = format!("node type {:?} does not have exactly one set of splits", meta.name);
-        return Err(Problem::argument("split", message).remedy("give ids"));
+        return Err(Problem::argument("split", message).remedy("give the ids of the seeds instead"));
     };
     let (mut ids, mut start) = (Vec::new(), 0);
     while start < meta.num_nodes {

@@ -229,7 +229,7 @@ impl Shared {
         let answer = || group::answer(requests, self.switches, &self.counters);
         // A defect takes its group with it, and no lane.
         if catch_unwind(AssertUnwindSafe(answer)).is_err() {
-            tracing::error!("a group of requests failed by a server bug");
+            tracing::error!("a group of requests failed because of a server bug");
         }
         self.queue.is_done(owner);
     }
@@ -239,7 +239,7 @@ impl Shared {
         if self.queue.has_ended() {
             return ending();
         }
-        let message = "the request failed by a server bug; see the server's log";
+        let message = "the request failed because of a server bug; see the server's log";
         Problem::new(Code::Internal, "DEFECT", message)
     }
 }

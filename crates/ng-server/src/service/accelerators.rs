@@ -50,6 +50,7 @@ async fn apart<T: Send + 'static>(
     let state = Arc::clone(state);
     let done = tokio::task::spawn_blocking(move || change(&state)).await;
     done.unwrap_or_else(|_| {
-        Err(Problem::new(Code::Internal, "DEFECT", "the change of devices failed"))
+        let message = "changing the devices failed because of a server bug";
+        Err(Problem::new(Code::Internal, "DEFECT", message))
     })
 }

@@ -80,9 +80,11 @@ pub(super) async fn model_of(
         Some(Dfg::Model(name)) => {
             let odd = [("fanouts", !how.0.is_empty()), ("output", !how.1.is_empty())];
             if let Some((field, _)) = odd.iter().find(|(_, given)| *given) {
-                let message = "the setting of a registered model cannot be changed in a request";
-                return Err(Problem::argument(field, message)
-                    .remedy("drop it, register the model with it, or send the model's files"));
+                let message =
+                    format!("{field} of a registered model cannot be changed in a request");
+                return Err(Problem::argument(field, message).remedy(format!(
+                    "leave out {field}, register the model with it, or send the model's files"
+                )));
             }
             return state.catalogue.model(&request.graph, &name);
         }

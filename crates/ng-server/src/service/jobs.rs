@@ -23,15 +23,17 @@ pub(super) async fn submit(
     request: v1::GraphAnalysisRequest,
 ) -> Result<v1::GraphAnalysisResponse, Problem> {
     let missing = || Problem::argument("request", "the job has no request");
-    let mut asked = request.request.ok_or_else(|| missing().remedy("give a request as for Run"))?;
+    let mut asked = request
+        .request
+        .ok_or_else(|| missing().remedy("give an inference request, as for the method Run"))?;
     let bounds = state.jobs.bounds();
     let keep = match Duration::from_secs(request.keep_seconds.into()) {
         Duration::ZERO => bounds.keep,
         keep if keep > bounds.keep_max => {
             let (keep, most) = (keep.as_secs(), bounds.keep_max.as_secs());
-            let message = format!("{keep} s is longer than results can be kept");
+            let message = format!("a result cannot be kept for {keep} s");
             return Err(
-                Problem::argument("keep_seconds", message).remedy(format!("use at most {most}"))
+                Problem::argument("keep_seconds", message).remedy(format!("use at most {most} s"))
             );
         }
         keep => keep,

@@ -29,7 +29,8 @@ impl SamplingService for Service {
             Ok((graph, batches))
         };
         let started = tokio::task::spawn_blocking(start).await;
-        let lost = |_| Err(Problem::new(Code::Internal, "DEFECT", "the stream was lost"));
+        let message = "the stream did not start because of a server bug";
+        let lost = |_| Err(Problem::new(Code::Internal, "DEFECT", message));
         let (graph, batches) = started.unwrap_or_else(lost)?;
         let batches = ReceiverStream::new(batches)
             .map(move |batch| batch.map_err(|ended| Status::from(graph.blamed(ended.problem))));

@@ -69,7 +69,7 @@ impl<S: Send + Sync, T: serde::de::DeserializeOwned> FromRequestParts<S> for Ask
         let query = Query::<T>::from_request_parts(parts, state).await;
         let wrong = |rejection: QueryRejection| {
             Problem::argument("query", rejection.body_text())
-                .remedy("correct the query of the address")
+                .remedy("correct the query string of the URL")
         };
         Ok(Self(query.map_err(wrong)?.0))
     }
@@ -269,7 +269,7 @@ async fn scores(
     let numbers: Option<Vec<Vec<Value>>> =
         (0..rows.count as usize).map(|at| row(rows, at)).collect();
     let numbers = numbers.ok_or_else(|| {
-        Problem::argument("model", format!("the page cannot show the dtype of rows of {title}"))
+        Problem::argument("model", format!("the page cannot show the dtype of model {title}"))
     })?;
     Ok(Json(json!({
         "model": title,

@@ -14,7 +14,10 @@ pub struct Level(reload::Handle<EnvFilter, Registry>);
 
 /// A level that is not one.
 #[derive(Debug, thiserror::Error)]
-#[error("{level:?} is not a log level: expected error, warn, info, debug or e.g. ng_server=debug")]
+#[error(
+    "{level:?} is not a log level: expected error, warn, info, debug, or levels by module such as \
+     ng_server=debug"
+)]
 pub struct BadLevel {
     level: String,
 }

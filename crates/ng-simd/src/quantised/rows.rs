@@ -56,7 +56,7 @@ pub enum QuantiseError {
     #[error(transparent)]
     Shape(#[from] ShapeError),
     /// A NaN, an infinity, or a negative value where the range has none.
-    #[error("{0}, which has no quantisation step")]
+    #[error("{0}, which cannot be quantised")]
     Value(Misfit),
 }
 

@@ -56,7 +56,7 @@ impl Model {
     /// Names the first width that cannot be simulated.
     pub fn check(&self) -> Result<(), WidthError> {
         let widths = [
-            ("columns of features", self.columns, 0, COLUMNS_MAX),
+            ("columns", self.columns, 0, COLUMNS_MAX),
             ("hidden", self.hidden, 1, WIDTH_MAX),
             ("outputs", self.outputs, 1, WIDTH_MAX),
         ];

@@ -121,7 +121,7 @@ fn check_continued(base: &Member, version: &Base) -> Result<(), BackupError> {
     let is_later = older.checkpoint_id <= version.checkpoint_id && older.lsn <= version.lsn;
     let has_changed = older.fingerprint != format!("{:016x}", version.fingerprint);
     if !is_later || (older.checkpoint_id == version.checkpoint_id && has_changed) {
-        return Err(not_a_base(base, format!("the backup is of {then}, the store of {now}")));
+        return Err(not_a_base(base, format!("the backup has {then}, and the store has {now}")));
     }
     base.is_continued_by(&version.catalog).map_err(|what| not_a_base(base, what))
 }
@@ -273,7 +273,9 @@ impl<'a, 'p> Copying<'a, 'p> {
             None => Ok(copied),
             Some(page) => {
                 let (name, logical) = (&placed.meta.name, page.logical);
-                let what = format!("page {logical} of {name} differs although it was not changed");
+                let what = format!(
+                    "page {logical} of {name} differs from the backup, but no commit changed it"
+                );
                 Err(not_a_base(base, what))
             }
         }

@@ -42,7 +42,7 @@ pub enum BackupError {
         supported: u32,
     },
     /// A part of a backup is not what was written.
-    #[error("{}: {what}; the backup is damaged: use another copy of it", file.display())]
+    #[error("{}: {what}; the backup is damaged: use another copy", file.display())]
     Damaged {
         /// The file.
         file: PathBuf,
@@ -75,8 +75,8 @@ pub enum BackupError {
     },
     /// The store does not continue the backup that was given as base.
     #[error(
-        "{}: the store is not a later state of this backup ({what}): it was rewritten, for \
-         example by compacting or importing, or it is another store; make a complete backup",
+        "{}: the store is not a later state of this backup ({what}); it is another store, or was \
+         compacted or imported again; make a complete backup",
         base.display()
     )]
     NotABase {

@@ -101,7 +101,7 @@ impl Manifest {
         }
         let mut json = b"{".to_vec();
         json.extend_from_slice(rest);
-        let wrong = |error: serde_json::Error| Damage::new(format!("cannot be read: {error}"));
+        let wrong = |error: serde_json::Error| Damage::new(format!("it cannot be read: {error}"));
         let AnyVersion { version } = serde_json::from_slice(&json).map_err(wrong)?;
         if version > BACKUP_VERSION {
             return Ok(Decoded::Newer(version));

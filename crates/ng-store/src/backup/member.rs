@@ -58,7 +58,7 @@ impl Member {
         }
         if header.file_bytes() != manifest.root_bytes {
             return Err(damaged(format!(
-                "{} bytes is not the size of its root",
+                "it gives a wrong size of the root: {} bytes",
                 manifest.root_bytes
             )));
         }
@@ -104,7 +104,10 @@ impl Member {
                     && newer.num_pages >= older.num_pages
             };
             if !catalog.segments.get(id).is_some_and(is_same) {
-                return Err(format!("segment {id} does not continue {:?}", older.name));
+                return Err(format!(
+                    "segment {id} of the store is not a later state of {:?}",
+                    older.name
+                ));
             }
         }
         Ok(())

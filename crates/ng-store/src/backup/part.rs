@@ -133,7 +133,7 @@ impl TableSource for Part {
         places: &[Located],
         into: &mut Vec<u8>,
     ) -> Result<(), BackupError> {
-        let of = || format!("page table of {}", placed.meta.name);
+        let of = || format!("the page table of {}", placed.meta.name);
         self.take(places.iter().map(|at| at.crc), into, &of)
     }
 

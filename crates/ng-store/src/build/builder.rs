@@ -201,7 +201,10 @@ impl StoreBuilder {
         let edge_type = self.edge_type_mut(id)?;
         if !edge_type.meta.has_edge_ids || count > NODE_ID_BOUND {
             let relation = &edge_type.meta.relation;
-            let what = format!("edge type {relation:?} cannot have {count} edge ids");
+            let what = format!(
+                "edge type {relation:?} cannot have {count} edge ids: its entries have no ids, or \
+                 the number exceeds 2^40"
+            );
             return Err(BuildError::invalid(what));
         }
         edge_type.num_edge_ids = Some(count);
@@ -429,5 +432,5 @@ fn next_id(count: usize, what: &str) -> Result<u16, BuildError> {
     u16::try_from(count)
         .ok()
         .filter(|id| usize::from(*id) < TYPES_MAX)
-        .ok_or_else(|| BuildError::invalid(format!("more than {TYPES_MAX} {what}")))
+        .ok_or_else(|| BuildError::invalid(format!("a store has at most {TYPES_MAX} {what}")))
 }

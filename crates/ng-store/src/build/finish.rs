@@ -75,7 +75,9 @@ impl StoreBuilder {
             .get_mut(usize::from(part.node_type))
             .filter(|owner| owner.dictionary.is_none())
             .ok_or_else(|| {
-                BuildError::invalid("a node type does not exist, or has two dictionaries")
+                BuildError::invalid(
+                    "the node type of a dictionary does not exist, or has two dictionaries",
+                )
             })?;
         if part.num_names != owner.num_nodes {
             return Err(BuildError::RowCount {

@@ -118,7 +118,7 @@ impl Catalog {
             self.check_tensors(used, &node_type.tensors, count)?;
             let dead = count - node_type.num_nodes_live;
             ensure(node_type.dead.is_some() || dead == 0, || {
-                format!("node type {name:?}: {dead} deleted nodes without a list of them")
+                format!("node type {name:?}: the bitmap of {dead} deleted nodes is missing")
             })?;
             if let Some(bitmap) = node_type.dead {
                 let segment = self.claim(used, bitmap.segment, BLOCK_BYTES as u32)?;

@@ -171,7 +171,7 @@ mod hex {
         let bytes = pairs.iter().map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?));
         let bytes = bytes.collect::<Option<Arc<[u8]>>>().filter(|_| rest.is_empty());
         bytes.ok_or_else(|| {
-            serde::de::Error::custom("not pairs of hexadecimal digits 0 to 9 and a to f")
+            serde::de::Error::custom("expected pairs of hexadecimal digits 0 to 9 and a to f")
         })
     }
 }

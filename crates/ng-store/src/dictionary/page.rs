@@ -33,7 +33,9 @@ impl<'a> StringPage<'a> {
             format!("dictionary page: its level is not {level}")
         })?;
         let owner = crate::bytes::le_u32(bytes, 8);
-        ensure(owner == segment, || format!("dictionary page: it belongs to segment {owner}"))?;
+        ensure(owner == segment, || {
+            format!("dictionary page: it belongs to segment {owner}, expected {segment}")
+        })?;
         let (count, end) = (usize::from(le_u16(bytes, 4)), usize::from(le_u16(bytes, 6)));
         let directory = bytes
             .len()

@@ -177,6 +177,6 @@ fn check_length(text: &str) -> Result<(), BuildError> {
     }
     let start: String = text.chars().take(40).collect();
     let len = text.len();
-    let what = format!("string id {start:?}... has {len} bytes; at most {STRING_BYTES_MAX}");
+    let what = format!("string id {start:?}... has {len} bytes, more than {STRING_BYTES_MAX}");
     Err(BuildError::invalid(what))
 }

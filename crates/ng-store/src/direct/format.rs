@@ -92,7 +92,9 @@ impl Shape {
             format!("{bits} is not a valid number of bits for sections")
         })?;
         let most = Self::row_bytes_max(self.unit_pages * page, width);
-        ensure(self.row_bytes <= most, || format!("rows of {} bytes are too wide", self.row_bytes))
+        ensure(self.row_bytes <= most, || {
+            format!("rows of {} bytes exceed the limit of {most} bytes", self.row_bytes)
+        })
     }
 
     /// Widest rows that have room in `unit_bytes`.
@@ -232,7 +234,7 @@ pub(crate) fn check_page(bytes: &[u8], kind: Kind, page: u64, build: u64) -> Res
     let (found, expected) = (checksum::of(&bytes[4..]), le_u32(bytes, 0));
     ensure(found == expected, || format!("checksum {found:#010x}, expected {expected:#010x}"))?;
     let (found, other) = (le_u64(bytes, 8), le_u64(bytes, 16));
-    ensure(found == page, || format!("it has the number of page {found}"))?;
+    ensure(found == page, || format!("its page number is {found}"))?;
     ensure(other == build, || {
         format!("it belongs to build {other:#018x}, expected {build:#018x}")
     })?;

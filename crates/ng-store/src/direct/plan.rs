@@ -196,7 +196,7 @@ pub(super) fn choose_tensors(
                 node.tensor(name).map(usize::from).ok_or_else(|| {
                     let known: Vec<&str> = node.tensors.iter().map(|t| t.name.as_str()).collect();
                     DirectError::Unsupported(format!(
-                        "there is no node tensor {name:?} in the store; it has {known:?}"
+                        "the store has no node tensor {name:?}; its node tensors are {known:?}"
                     ))
                 })
             };
@@ -268,7 +268,7 @@ pub(super) fn with_width(bare: Shape, width: usize) -> Result<Shape, DirectError
 }
 
 pub(super) fn too_many_pages() -> DirectError {
-    DirectError::Unsupported("the graph has too many pages".into())
+    DirectError::Unsupported("the graph needs more pages than the direct layout can address".into())
 }
 
 /// Step 1: places for all sections, by the degrees alone.

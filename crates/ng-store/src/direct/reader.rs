@@ -164,7 +164,7 @@ impl DirectFile {
                 let entry = nodes[*at as usize] % per_page;
                 let wrong = |damage: Damage| self.damaged(pages[index], entry as usize, &damage);
                 let count = count_of(bytes);
-                ensure(entry < count as u64, || format!("the page has {count} addresses"))
+                ensure(entry < count as u64, || format!("the page has only {count} addresses"))
                     .map_err(wrong)?;
                 let address = shape.number(bytes, PAGE_HEADER + entry as usize * shape.width);
                 let is_inside = shape.place(address).0 < self.bounds.pages;

@@ -181,7 +181,9 @@ impl<'a> Secondary<'a> {
     #[inline]
     pub fn entry(&self, spot: &Spot) -> Result<Entry, Damage> {
         let (found, wanted) = ((self.node, self.number), (spot.node, spot.number));
-        ensure(found == wanted, || format!("it is part {found:?} of a list, expected {wanted:?}"))?;
+        ensure(found == wanted, || {
+            format!("it belongs to (node, part) {found:?}, expected {wanted:?}")
+        })?;
         entry(self.entries, spot.index, self.shape, self.bounds)
     }
 }
@@ -189,7 +191,7 @@ impl<'a> Secondary<'a> {
 /// The bytes of a section.
 fn section(page: &[u8], index: usize) -> Result<&[u8], Damage> {
     let count = count_of(page);
-    ensure(index < count, || format!("the page has {count} sections"))?;
+    ensure(index < count, || format!("the page has only {count} sections"))?;
     let end = page.len().saturating_sub(count * SLOT_BYTES);
     let slot = page.len().saturating_sub((index + 1) * SLOT_BYTES);
     let start = usize::from(le_u16(page, slot));
@@ -216,7 +218,7 @@ fn entry(entries: &[u8], index: u64, shape: &Shape, bounds: &Bounds) -> Result<E
         entry.edge_id = shape.edge_id(bytes);
         let (found, bound) = (entry.edge_id, bounds.edge_ids);
         ensure(found < bound, || {
-            format!("edge id {found} is out of range: ids are below {bound}")
+            format!("edge id {found} is out of range: edge ids are below {bound}")
         })?;
     }
     if shape.has_time {

@@ -123,7 +123,7 @@ impl Pages {
         let bound = segment.num_pages * segment.blocks_per_page();
         if let Some(last) = firsts.last().filter(|last| last.saturating_add(span as u64) > bound) {
             let page = *last / segment.blocks_per_page();
-            return Err(segment.damaged(page, &Damage::new("a pointer is past the end")));
+            return Err(segment.damaged(page, &Damage::new("a pointer leads past the last page")));
         }
         if segment.changed.is_empty() {
             return self.fetch_placed(segment, firsts, span, visit);

@@ -243,10 +243,10 @@ impl<'a> Entries<'a> {
         for place in 0..pages_per_child(page_bytes) {
             let physical = this.entry(place).map(|(physical, _, _)| physical);
             ensure(physical.is_none_or(|page| page < spec.physical_pages), || {
-                "page table entries: a page past the end of the file".into()
+                "page table entries: a page is past the end of the file".into()
             })?;
             ensure(physical.is_none() || first_logical + place < end, || {
-                format!("page table entries: page {} is past the end", first_logical + place)
+                format!("page table entries: page {} is past the last page", first_logical + place)
             })?;
             ensure(physical.is_some() || this.is_empty(place), || {
                 "page table entries: padding is not 0".into()
@@ -383,7 +383,7 @@ impl<'a> Inner<'a> {
             "page table inner block: wrong magic or kind".into()
         })?;
         ensure(le_u32(bytes, 4) == segment && le_u32(bytes, 8) == index, || {
-            "page table inner block: it belongs to another place".into()
+            "page table inner block: it has another segment or index".into()
         })?;
         let found = le_u32(bytes, 12) as usize;
         ensure(found == count, || {

@@ -43,7 +43,10 @@ impl RowOrder {
             match seen.get_mut(*id as usize) {
                 Some(seen) if !*seen => *seen = true,
                 _ => {
-                    let what = format!("the order of {num_nodes} nodes contains node {id} twice");
+                    let what = format!(
+                        "the order of {num_nodes} nodes contains node {id} twice, or {id} is out \
+                         of range"
+                    );
                     return Err(ReadError::Order { what });
                 }
             }

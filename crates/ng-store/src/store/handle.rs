@@ -63,7 +63,8 @@ const STAGING_BYTES: [u64; 2] = [2 << 20, 16 << 20];
 const BYTES_PER_READ: u64 = 32 << 10;
 
 /// Why nothing is written where somebody shares the writer's lock and does not write.
-const KEPT_AWAY: &str = "another process blocks writers, such as an import that replaces the store";
+const KEPT_AWAY: &str =
+    "another process, such as an import that replaces the store, blocks writers";
 
 /// A handle that waits for the right to write asks this often, ever less.
 const PAUSE_MIN: Duration = Duration::from_millis(1);

@@ -154,7 +154,9 @@ impl Inner {
             match self.try_reserve(bytes) {
                 // Every look reclaims anew: readers may have cached into what was just freed.
                 Err(_) if possible && Instant::now() < deadline => std::thread::sleep(BATCH_POLL),
-                result => return Ok(result.map_err(|error| error.for_purpose("these rows"))?),
+                result => {
+                    return Ok(result.map_err(|error| error.for_purpose("the requested rows"))?);
+                }
             }
         }
     }

@@ -41,8 +41,9 @@ impl Span {
         let span = Self { start: bits & (SPARSE_ENTRIES_MAX - 1), count: bits >> 40 };
         if span.start + span.count > num_entries || span.count > columns {
             let Self { start, count } = span;
-            let what =
-                format!("a row has {count} entries from {start}, but there are {num_entries}");
+            let what = format!(
+                "a row has {count} entries from entry {start}, but there are {num_entries}"
+            );
             return Err(Damage::new(what));
         }
         Ok(span)
@@ -120,7 +121,7 @@ impl EntryForm {
         };
         if u64::from(column) >= self.columns {
             return Err(Damage::new(format!(
-                "an entry has column {column}, but there are {}",
+                "an entry has column {column}, but there are {} columns",
                 self.columns
             )));
         }

@@ -61,13 +61,15 @@ impl SparseWriter {
         }
         let span = Span { start: self.entries.num_rows, count };
         if count > SPARSE_ROW_ENTRIES_MAX || span.end() > SPARSE_ENTRIES_MAX {
-            return Err(self.wrong("it has too many entries; store the tensor dense"));
+            return Err(self.wrong("too many entries for sparse rows; store the tensor dense"));
         }
         self.encoded.clear();
         for (column, value) in columns.iter().zip(values) {
             if !self.form.encode(*column, *value, &mut self.encoded) {
-                let what =
-                    format!("column {column}: {value} is not a valid {:?} value", self.form.value);
+                let kind = self.form.value.name();
+                let what = format!(
+                    "column {column}: {value} is not a valid sparse value of kind {kind:?}"
+                );
                 return Err(self.wrong(&what));
             }
         }

@@ -242,7 +242,7 @@ impl<'a> TopologyEdit<'a> {
         change: impl FnOnce(&mut Tree, &mut Edit) -> Result<bool, ReadError>,
     ) -> Result<(), ReadError> {
         let found = self.change_tree(kind, change)?;
-        ensure(found, || format!("the {kind:?} index lost the record of node {key}"))
+        ensure(found, || format!("the {kind:?} index has no record with key {key}"))
             .map_err(|damage| self.edit.damaged(self.index, 0, &damage))
     }
 

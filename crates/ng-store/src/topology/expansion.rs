@@ -81,7 +81,7 @@ impl Expansion {
             let most = column.get(range).and_then(|entries| entries.iter().max());
             ensure(most.is_none_or(|most| *most < bound), || {
                 format!(
-                    "{what} {} is out of range: the bound is {bound}",
+                    "{what} {} is out of range: expected less than {bound}",
                     most.copied().unwrap_or_default()
                 )
             })?;

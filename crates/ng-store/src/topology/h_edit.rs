@@ -289,7 +289,13 @@ impl TopologyEdit<'_> {
         let outcome = PageHeader::decode(bytes, edge_type, layout).and_then(|header| {
             let part = u64::from(header.end_or_part);
             let sound = header.kind == PageKind::H && header.node == owner && part == place.page;
-            ensure(sound, || format!("H-type page: it holds part {part} of node {}", header.node))?;
+            ensure(sound, || {
+                format!(
+                    "H-type page: it holds part {part} of node {}, expected part {} of node \
+                     {owner}",
+                    header.node, place.page
+                )
+            })?;
             let num_entries = header.num_entries.saturating_add(more);
             PageHeader { num_entries, ..header }.encode(layout, bytes);
             put(bytes, place.block as usize * BLOCK_BYTES + place.offset, raw);

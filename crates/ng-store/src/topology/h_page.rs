@@ -114,7 +114,10 @@ pub(crate) fn check_h_page(
         "expected an H-type page".into()
     })?;
     ensure(header.node == node && u64::from(header.end_or_part) == part, || {
-        format!("H-type page: it holds part {} of node {}", header.end_or_part, header.node)
+        format!(
+            "H-type page: it holds part {} of node {}, expected part {part} of node {node}",
+            header.end_or_part, header.node
+        )
     })?;
     ensure(u64::from(header.num_entries) == expected, || {
         format!("H-type page: it has {} entries, expected {expected}", header.num_entries)

@@ -216,7 +216,7 @@ impl Lists<'_> {
             return Err(twice());
         }
         if let Some(page) = pages.last().filter(|page| **page >= topo.num_pages) {
-            return Err(topo.damaged(*page, &Damage::new("a pointer is past the end")));
+            return Err(topo.damaged(*page, &Damage::new("a pointer leads past the last page")));
         }
         let per_page = topo.blocks_per_page();
         let blocks: Vec<u64> =

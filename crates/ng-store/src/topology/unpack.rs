@@ -107,7 +107,7 @@ impl<'a> Unpacker<'a> {
     fn place(&mut self, node: u64, degree: u64) -> Result<u64, Damage> {
         let Shape { num_nodes, num_edges, .. } = self.into.shape;
         ensure(node >= self.next_node && node < num_nodes, || {
-            format!("the list of node {node} of {num_nodes} is out of range or out of order")
+            format!("the list of node {node} is out of order, or there are only {num_nodes} nodes")
         })?;
         let start = self.next_entry;
         let end = start.checked_add(degree).filter(|end| *end <= num_edges);
@@ -132,7 +132,7 @@ impl<'a> Unpacker<'a> {
             return Ok(());
         }
         ensure(self.next_node == record.key.saturating_add(1), || {
-            "the L index has another largest node".into()
+            "the largest node of an L-type page differs from the L index".into()
         })
         .map_err(wrong)
     }
@@ -192,7 +192,7 @@ impl<'a> Unpacker<'a> {
             if layout.has_edge_ids {
                 ensure(entry.edge_id < shape.num_edge_ids, || {
                     format!(
-                        "edge id {} is out of range: ids are below {}",
+                        "edge id {} is out of range: edge ids are below {}",
                         entry.edge_id, shape.num_edge_ids
                     )
                 })?;

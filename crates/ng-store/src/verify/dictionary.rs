@@ -51,13 +51,15 @@ fn check_names(
             let (id, text) = page.entry(entry).map_err(wrong)?;
             if id != next || std::str::from_utf8(text).is_err() {
                 return Err(wrong(Damage::new(format!(
-                    "the name of node {id} is in the place of node {next}"
+                    "the name of node {id} is in the place of node {next}, or is not UTF-8"
                 ))));
             }
             next += 1;
         }
         if record.key.saturating_add(1) != next || record.page != page_count {
-            return Err(wrong(Damage::new("the index of names has another page or node")));
+            return Err(wrong(Damage::new(
+                "the page or its last node differs from the index of names",
+            )));
         }
         page_count += 1;
     }

@@ -51,7 +51,8 @@ impl<'a> GmapCheck<'a> {
         let wrong = |what: &'static str| self.index.damaged(block, &Damage::new(what));
         let record = self.cursor.next()?;
         let record = record.filter(|record| record.key == block);
-        let record = record.ok_or_else(|| wrong("gmap: a block with long lists is missing"))?;
+        let record = record
+            .ok_or_else(|| wrong("gmap: the bitmap of a block with long lists is missing"))?;
         claim(self.unclaimed, self.index, record.page)?;
         if read_page(self.pages, self.index, record.page)? != self.expected {
             return Err(wrong("gmap: bits differ from the H index"));

@@ -86,7 +86,7 @@ impl<'a> ListCheck<'a> {
             if meta.has_edge_ids && entry.edge_id >= meta.num_edge_ids {
                 let (id, bound) = (entry.edge_id, meta.num_edge_ids);
                 return Ok(Some(format!(
-                    "node {node} has edge id {id}, but ids are below {bound}"
+                    "node {node} has edge id {id}, but edge ids are below {bound}"
                 )));
             }
             if meta.has_time && self.last_time.replace(entry.time) > Some(entry.time) {

@@ -101,7 +101,7 @@ impl<'r> Run<'r> {
     fn check_unclaimed(&mut self, segment: &Segment, unclaimed: &Unclaimed) {
         let (count, first) = (unclaimed.borrow().len(), unclaimed.borrow().next(0));
         if count > 0 {
-            let what = format!("no pointer leads to {count} pages; this is the first");
+            let what = format!("no pointer leads to this page, the first of {count} such pages");
             self.report.add(&data_file(&segment.meta.name), first, None, what);
         }
     }
@@ -214,7 +214,9 @@ impl TopologyCheck<'_> {
                 self.hub = self.hubs.next()?.map(|record| record.key);
             }
             if self.hub == Some(node) {
-                return Err(self.wrong(page, format!("node {node} has a long list as well")));
+                return Err(
+                    self.wrong(page, format!("node {node} has both a short and a long list"))
+                );
             }
             let what = self.lists.begin(node)?;
             self.checked(page, what)?;
@@ -224,7 +226,7 @@ impl TopologyCheck<'_> {
             self.checked(page, what)?;
         }
         if self.last_node != Some(key) {
-            return Err(self.wrong(page, "the L index names another largest node"));
+            return Err(self.wrong(page, "the largest node of the page differs from the L index"));
         }
         Ok(())
     }

@@ -162,7 +162,9 @@ fn check(version: &Version, new: &NewTensor) -> Result<TensorMeta, UpdateError> 
     checked_row_bytes(&meta).map_err(|error| unsupported(error.to_string()))?;
     match meta.layout().num_pages(live) {
         Some(_) => Ok(meta),
-        None => Err(unsupported(format!("tensor {name:?}: {live} rows exceed the largest file"))),
+        None => Err(unsupported(format!(
+            "tensor {name:?}: {live} rows exceed the size limit of a file"
+        ))),
     }
 }
 
@@ -243,8 +245,8 @@ impl Addition<'_> {
             if !buffer.len().is_multiple_of(width) || count > given - at {
                 let (name, len) = (&meta.name, buffer.len());
                 let what = format!(
-                    "tensor {name:?}: got {len} bytes after {at} of {given} rows of {width} bytes \
-                     each"
+                    "tensor {name:?}: got {len} bytes after {at} rows; expected {given} rows of \
+                     {width} bytes each"
                 );
                 return Err(unsupported(what).into());
             }

@@ -51,7 +51,7 @@ impl Edit {
     pub fn keep(&mut self, lsn: u64, key: &[u8], note: &[u8]) -> Result<(), UpdateError> {
         let keys = self.catalog.keys.as_mut().filter(|keys| keys.find(key).is_none());
         let what = || {
-            "the key of the transaction exists already, or the store cannot keep keys".to_owned()
+            "the transaction key exists already, or the store has no transaction keys".to_owned()
         };
         let keys = keys.ok_or_else(|| UpdateError::Unsupported { what: what() })?;
         let new = KeyedCommit { lsn, key: key.into(), note: note.into() };
@@ -121,7 +121,9 @@ impl Edit {
             ));
         }
         if id > bound || (id < bound && !self.is_dead(node_type, id)?) {
-            return unsupported(format!("id {id} of node type {name:?} is not free"));
+            return unsupported(format!(
+                "id {id} of node type {name:?} is in use, or is not the next free id"
+            ));
         }
         let narrow = |t: &EdgeTypeMeta| t.source == node_type && t.topology.id_width == 4;
         let is_narrow = self.catalog.edge_types.iter().any(narrow);
@@ -454,7 +456,7 @@ impl Edit {
         let Some(row) = rows.iter().find(|row| **row >= bound) else {
             return Ok(());
         };
-        let what = format!("edge id {row} is out of range: ids are below {bound}");
+        let what = format!("edge id {row} is out of range: edge ids are below {bound}");
         Err(UpdateError::Unsupported { what })
     }
 

@@ -81,7 +81,8 @@ pub enum UpdateError {
     },
     /// An operation of this transaction failed half way, so the transaction cannot be committed.
     #[error(
-        "the transaction cannot be committed: an operation in it failed ({cause}); start a new one"
+        "the transaction cannot be committed, because an operation failed ({cause}); start a new \
+         transaction"
     )]
     Broken {
         /// The error of the operation.
@@ -89,8 +90,8 @@ pub enum UpdateError {
     },
     /// An earlier write or sync failed. Readers continue, and acknowledged commits are safe.
     #[error(
-        "the store accepts no more writes because a write failed ({cause}); acknowledged commits \
-         are in the log: fix the disk, then close and reopen the store"
+        "the store accepts no more writes ({cause}); acknowledged commits are in the log; fix the \
+         cause, then close the store and open it again"
     )]
     Poisoned {
         /// What failed.
@@ -98,8 +99,8 @@ pub enum UpdateError {
     },
     /// The log is damaged at a commit that was durable.
     #[error(
-        "{file}: commit {lsn} is damaged or missing although it was durable, so this is not a \
-         torn write at the end; checkpoint {checkpoint_id} can still be read"
+        "{file}: commit {lsn} was durable but is damaged or missing, which a torn write cannot \
+         cause; checkpoint {checkpoint_id} can still be read"
     )]
     LogDamaged {
         /// The log file.

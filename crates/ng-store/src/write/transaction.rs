@@ -74,7 +74,7 @@ impl Transaction {
         if let Some(cause) = &self.broken {
             return Err(UpdateError::Broken { cause: cause.clone() });
         }
-        let closed = || UpdateError::Broken { cause: "it is closed".into() };
+        let closed = || UpdateError::Broken { cause: "the transaction is closed".into() };
         self.edit.as_mut().ok_or_else(closed)
     }
 
@@ -491,7 +491,7 @@ impl Transaction {
         let ops = std::mem::take(&mut self.ops);
         self.edit()?;
         let (Some(head), Some(edit)) = (self.head.take(), self.edit.take()) else {
-            return Err(UpdateError::Broken { cause: "it is closed".into() });
+            return Err(UpdateError::Broken { cause: "the transaction is closed".into() });
         };
         if ops.count == 0 {
             let (lsn, fingerprint) = (head.version.lsn, head.version.fingerprint);
@@ -522,7 +522,7 @@ pub(crate) fn check_key(key: &[u8]) -> Result<(), UpdateError> {
 fn out_of_range(meta: &TensorMeta, misfit: &Misfit) -> UpdateError {
     let todo = if meta.is_scaled() {
         "which the scale of its column, fixed by the import, cannot represent; clip the value, or \
-         import the store again with such rows"
+         import the store again with this row"
     } else {
         "which its type cannot represent; clip the value, or import the store again with a wider \
          type"

@@ -468,7 +468,7 @@ impl Writer {
 
     /// Takes no more commits and lets another handle write.
     pub fn retire(&self) {
-        self.poison(&"this handle has stopped writing");
+        self.poison(&"the store was closed, or its writer was stopped");
         self.settle();
         // An append that is under way ends first, and so does what writes a root; later ones see
         // that they may not.

@@ -57,8 +57,8 @@ def no_split(store: Store, owner: NodeType, config: TrainConfig) -> NameNotFound
             "import --split-sizes 60,20,20`"
         )
     return NameNotFound(
-        f"{store.path}: split_index={config.split_index} is not one of {owner.name!r}, which has "
-        f"{', '.join(map(str, there))}; use one of these"
+        f"{store.path}: split_index={config.split_index} is not a split of node type "
+        f"{owner.name!r}; use {' or '.join(map(str, there))}"
     )
 
 

@@ -122,7 +122,7 @@ def _graph_codes(store: Store, ends: NDArray[np.int64], config: TrainConfig) -> 
     if config.holdout != TrainConfig().holdout:
         raise UnsupportedArgument(
             f"holdout={config.holdout!r} applies only to stores without a split, but {store.path} "
-            f"has {name}; leave it out"
+            f"has {name}; leave holdout= out"
         )
     codes = np.zeros(count, np.uint8)
     for first, values in store.snapshot().scan(owner, name):

@@ -319,7 +319,9 @@ class LinkTask(Task):
 
 def _check(config: TrainConfig, loss: str) -> None:
     if loss not in _LOSSES:
-        raise UnsupportedArgument(f"loss={loss!r} is not for links; use {' or '.join(_LOSSES)}")
+        raise UnsupportedArgument(
+            f"loss={loss!r} does not support the task link; use {' or '.join(_LOSSES)}"
+        )
     if loss == "bpr" and config.negatives != "triplet":
         raise UnsupportedArgument(
             "loss='bpr' compares a link with negatives of its own source; use negatives='triplet'"

@@ -155,7 +155,9 @@ def _target_type(store: Store, config: TrainConfig) -> NodeType:
         owner = named_type(schema.node_type, config.target)
     tensors = [tensor.name for tensor in owner.tensors]
     if "y" not in tensors:
-        raise NameNotFound(f"{store.path} has no node tensor 'y'; import labels")
+        raise NameNotFound(
+            f"{store.path}: node type {owner.name!r} has no tensor 'y'; import labels"
+        )
     if f"split_{config.split_index}" not in tensors:
         raise no_split(store, owner, config)
     if not len(store.split("train", owner.name, config.split_index)):

@@ -56,9 +56,7 @@ pub enum SaveError {
         what: &'static str,
     },
     /// A weight is not finite.
-    #[error(
-        "weight {name:?} has {value} at index {index}, and weights must be finite; train again"
-    )]
+    #[error("weight {name:?} has {value} at index {index}, and weights must be finite")]
     NotFinite {
         /// The weight's name.
         name: String,
@@ -68,9 +66,7 @@ pub enum SaveError {
         value: String,
     },
     /// The file exceeds the limit of protobuf.
-    #[error(
-        "the file of the graph would have {bytes} bytes; protobuf files are smaller than 2 GiB"
-    )]
+    #[error("the ONNX file would have {bytes} bytes; protobuf limits files to less than 2 GiB")]
     TooLarge {
         /// How many.
         bytes: usize,
@@ -187,13 +183,13 @@ fn batch_pre(dfg: &Dfg) -> Result<Option<BatchPreNode>, SaveError> {
         Err(SaveError::NoCounterpart { node, op, problem: problem.to_owned() })
     };
     if found.next().is_some() {
-        return refused("a file can contain only one");
+        return refused("a file can contain only one operation of this kind");
     }
     let batch = node.inputs[0];
     let takers = dfg.nodes().iter().filter(|node| node.inputs.contains(&batch)).count();
     let is_output = dfg.outputs().iter().any(|(_, value)| *value == batch);
     if !matches!(dfg.source(batch), Source::Input { .. }) || takers > 1 || is_output {
-        return refused("its nodes must be an input of the graph that no other node uses");
+        return refused("its node ids must be an input of the graph that no other operation uses");
     }
     Ok(Some(BatchPreNode { batch, gives: node.outputs.clone() }))
 }

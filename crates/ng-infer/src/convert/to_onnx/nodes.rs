@@ -31,7 +31,8 @@ pub(super) fn written(
     }
     let Some(standard) = standard(&node.op) else {
         let (node, op) = (node.name.clone(), node.op.name());
-        let problem = "save the graph before its operations are changed".to_owned();
+        let problem =
+            "ONNX has no such operation; save the graph before it is rewritten".to_owned();
         return Err(SaveError::NoCounterpart { node, op, problem });
     };
     proto.op_type = Some(standard);

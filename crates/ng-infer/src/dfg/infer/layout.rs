@@ -64,7 +64,7 @@ pub(super) fn reshape(
     let kept = |(at, dim): (usize, &Dim)| match (dim.number(), of.shape.get(at)) {
         (Some(0), _) if allow_zero => Ok(dim.clone()),
         (Some(0), Some(kept)) => Ok(kept.clone()),
-        (Some(0), None) => Err(format!("dimension {at}, which is to be kept, does not exist")),
+        (Some(0), None) => Err(format!("the new shape keeps dimension {at}, which does not exist")),
         _ => Ok(dim.clone()),
     };
     shape = shape.iter().enumerate().map(kept).collect::<Result<_, _>>()?;
@@ -78,8 +78,8 @@ pub(super) fn reshape(
     } else if let (Some(before), Some(after)) = (product(&of.shape), product(&shape)) {
         same(&before, &after, "the numbers of elements differ")?;
     }
-    if shape.iter().any(|dim| dim.number().is_some_and(|n| n < 0)) {
-        return Err("a dimension is negative".to_owned());
+    if let Some(negative) = shape.iter().filter_map(Dim::number).find(|n| *n < 0) {
+        return Err(format!("length {negative} is negative"));
     }
     let mut known = Known::new(of.dtype, shape);
     if known.rank() < 2 {
@@ -124,7 +124,7 @@ pub(super) fn concat(parts: &[&Known], axis: i64) -> Result<Known, String> {
         for (at, dim) in shape.iter_mut().enumerate() {
             *dim = match at == axis {
                 true => dim.clone() + part.shape[at].clone(),
-                false => same(dim, &part.shape[at], "lengths along other axes differ")?,
+                false => same(dim, &part.shape[at], &format!("the lengths of axis {at} differ"))?,
             };
         }
     }
@@ -147,7 +147,7 @@ pub(super) fn slice(inputs: &[&Known], unknown: &mut Unknown) -> Result<Known, S
         return Err("the number of axes is unknown".to_owned());
     };
     let axes = numbers(3).unwrap_or_else(|| Some((0..count).collect()));
-    let axes = axes.ok_or("the axes are unknown")?;
+    let axes = axes.ok_or("the axes are not constant")?;
     let steps = numbers(4).unwrap_or_else(|| Some(vec![1; axes.len()]));
     let (starts, ends) = (numbers(1).flatten(), numbers(2).flatten());
     let mut known = Known::new(of.dtype, of.shape.clone());
@@ -174,7 +174,7 @@ pub(super) fn slice(inputs: &[&Known], unknown: &mut Unknown) -> Result<Known, S
 
 fn axes(list: &Known, rank: usize) -> Result<Vec<usize>, String> {
     list.wants(Dtype::I64)?;
-    let axes = list.numbers().ok_or("the axes are unknown")?;
+    let axes = list.numbers().ok_or("the axes are not constant")?;
     let mut places = axes.iter().map(|axis| place(*axis, rank)).collect::<Result<Vec<_>, _>>()?;
     places.sort_unstable();
     if places.windows(2).any(|pair| pair[0] == pair[1]) {
@@ -190,7 +190,9 @@ pub(super) fn squeeze(inputs: &[&Known]) -> Result<Known, String> {
         None => (0..of.rank()).filter(|axis| of.shape[*axis].number() == Some(1)).collect(),
     };
     for axis in &gone {
-        same(&of.shape[*axis], &Dim::from(1), "the length of a removed axis is not 1")?;
+        let len = &of.shape[*axis];
+        let long = |_| format!("axis {axis} cannot be removed: its length is {len}, not 1");
+        same(len, &Dim::from(1), "").map_err(long)?;
     }
     let kept = (0..of.rank()).filter(|axis| !gone.contains(axis));
     let shape = kept.map(|axis| of.shape[axis].clone()).collect();
@@ -244,7 +246,7 @@ pub(super) fn gather_elements(of: &Known, index: &Known, axis: i64) -> Result<Kn
 pub(super) fn tile(of: &Known, list: &Known, unknown: &mut Unknown) -> Result<Known, String> {
     let times = lengths(list, unknown)?;
     if times.len() != of.rank() {
-        return Err(format!("got {} numbers for {} axes", times.len(), of.rank()));
+        return Err(format!("got {} repeats for {} axes", times.len(), of.rank()));
     }
     let dim = |(dim, times): (&Dim, &Dim)| dim.times(times).unwrap_or_else(|| unknown.next());
     Ok(Known::new(of.dtype, of.shape.iter().zip(&times).map(dim).collect()))
@@ -255,8 +257,9 @@ pub(super) fn gather_nd(of: &Known, index: &Known) -> Result<Known, String> {
     let Some((last, lists)) = index.shape.split_last() else {
         return Err("expected lists of indices, found a number".to_owned());
     };
-    let depth = last.number().ok_or("the length of the lists is unknown")? as usize;
-    let rest = of.shape.get(depth..).ok_or("the lists are longer than the number of axes")?;
+    let depth = last.number().ok_or("the length of the index lists is unknown")? as usize;
+    let rest = of.shape.get(depth..);
+    let rest = rest.ok_or("the index lists are longer than the number of axes")?;
     Ok(Known::new(of.dtype, [lists, rest].concat()))
 }
 
@@ -295,7 +298,7 @@ pub(super) fn range(inputs: &[&Known], unknown: &mut Unknown) -> Result<Known, S
 
 pub(super) fn filled(dtype: Dtype, list: &Known, unknown: &mut Unknown) -> Result<Known, String> {
     if !matches!(dtype, Dtype::F32 | Dtype::I64 | Dtype::Bool) {
-        return Err(format!("a tensor cannot be filled with {}", dtype.name()));
+        return Err(format!("a tensor cannot be filled with values of type {}", dtype.name()));
     }
     Ok(Known::new(dtype, lengths(list, unknown)?))
 }

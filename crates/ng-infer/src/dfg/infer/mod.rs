@@ -190,7 +190,7 @@ impl Dfg {
 fn infer(op: &Op, inputs: &[&Known], unknown: &mut Unknown) -> Result<Vec<Known>, String> {
     let narrow = inputs.iter().find(|known| matches!(known.dtype, Dtype::F16 | Dtype::I8));
     if let (Some(known), false) = (narrow, elements::takes_narrow(op)) {
-        return Err(format!("{} must be cast first", known.dtype.name()));
+        return Err(format!("it does not support {}; cast the input first", known.dtype.name()));
     }
     let all = of_op(op, inputs, unknown)?;
     let lengths = all.iter().flat_map(|known| &known.shape);

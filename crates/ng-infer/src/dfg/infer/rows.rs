@@ -79,7 +79,8 @@ pub(super) fn quantised_linear(inputs: &[&Known]) -> Result<Known, String> {
     for column in &inputs[2..] {
         column.wants(Dtype::F32)?;
         column.wants_rank(1)?;
-        same(&steps.shape[1], &column.shape[0], "the columns and their values differ in length")?;
+        let what = "the columns and their scales or biases differ in number";
+        same(&steps.shape[1], &column.shape[0], what)?;
     }
     Ok(Known::new(Dtype::F32, shape))
 }
@@ -115,7 +116,7 @@ pub(super) fn reduce(
                     let shape = (0..rank).map(|_| unknown.next()).collect();
                     return Ok(Known::new(of.dtype, shape));
                 }
-                None => return Err("the axes are unknown".to_owned()),
+                None => return Err("the axes are not constant".to_owned()),
             }
         }
     };
@@ -216,7 +217,8 @@ pub(super) fn sddmm(binary: Binary, inputs: &[&Known]) -> Result<Known, String> 
     }
     let (one, other) = (row_shape(inputs[0])?, row_shape(inputs[1])?);
     if one.len() != other.len() {
-        return Err(format!("the rows have {} and {} dimensions", one.len(), other.len()));
+        let (one, other) = (one.len(), other.len());
+        return Err(format!("the rows of the two inputs have {one} and {other} dimensions"));
     }
     let mut shape = vec![ends(inputs[2], inputs[3])?];
     for (one, other) in one.iter().zip(other) {
@@ -236,7 +238,9 @@ pub(super) fn edge_softmax(inputs: &[&Known]) -> Result<Known, String> {
 fn edges(known: &Known) -> Result<Dim, String> {
     known.wants(Dtype::I64)?;
     known.wants_rank(2)?;
-    same(&known.shape[0], &Dim::from(2), "edges need the shape [2, edges]")?;
+    let first = &known.shape[0];
+    let wrong = |_| format!("an edge index needs the shape [2, edges], found {first} rows");
+    same(first, &Dim::from(2), "").map_err(wrong)?;
     Ok(known.shape[1].clone())
 }
 

@@ -26,7 +26,7 @@ pub(super) fn gathered(
     match (data.domain, index.domain) {
         (Domain::Edges(edges), Domain::Constant) if axis == 0 => {
             let Some([row]) = of.numbers(step.inputs[1]) else {
-                return Err("it reads the two rows of the edges in another order".to_owned());
+                return Err("it does not select a single, constant row of an edge index".to_owned());
             };
             let pointer = Some(Pointer { edges, end: row_of(*row)?, times: 1 });
             let place = of.rank(step.inputs[1]);
@@ -123,7 +123,7 @@ pub(super) fn facts(
             let edges = all_edges(&all[0])?;
             rows_of(&all[1], edges)?;
             if all[1].made_of > MadeOf::EdgeRows {
-                return Err("it uses weights that are computed from nodes".to_owned());
+                return Err("it uses edge weights that are computed from nodes".to_owned());
             }
             Ok(vec![Fact { domain: all[1].domain, ..mix(all) }])
         }
@@ -134,16 +134,16 @@ pub(super) fn facts(
 /// The edges whose destinations an index holds.
 fn destination(of: &Analysis<'_>, index: &Fact) -> Result<(SpaceId, Pointer), String> {
     let Some(pointer) = index.pointer else {
-        return Err("it reduces along something other than edges".to_owned());
+        return Err("its index does not come from an edge index".to_owned());
     };
     if !matches!(of.spaces.all[pointer.edges.0], Space::Edges { .. }) {
-        return Err("it reduces along something other than edges".to_owned());
+        return Err("its index does not come from an edge index".to_owned());
     }
     if pointer.end == End::Source {
-        return Err("it reduces at the sources of edges".to_owned());
+        return Err("it reduces by source; only reduction by destination is supported".to_owned());
     }
     if index.rows().is_none_or(|rows| rows.axis != 0) {
-        return Err("its index is not a list".to_owned());
+        return Err("the first axis of its index does not run over edges".to_owned());
     }
     Ok((pointer.edges, pointer))
 }
@@ -161,7 +161,7 @@ fn reduced_rows(of: &mut Analysis<'_>, step: &Step<'_>, edges: SpaceId) -> Resul
     let length = &of.shape(step.outputs[0])[0];
     let (space, inner) = of.spaces.of_multiple(length).ok_or("the number of nodes is unknown")?;
     if !matches!(of.spaces.all[space.0], Space::Nodes { .. }) {
-        return Err("it does not reduce to nodes".to_owned());
+        return Err("the rows of its result do not belong to nodes".to_owned());
     }
     of.spaces.tie(edges, End::Destination, space)?;
     Ok(Rows { inner, ..Rows::plain(space, 0) })
@@ -187,7 +187,10 @@ fn scattered(of: &mut Analysis<'_>, step: &Step<'_>, all: &[Fact]) -> Result<Fac
     rows_of(&all[0], edges)?;
     let rows = reduced_rows(of, step, edges)?;
     if rows.inner != pointer.times {
-        return Err("its number of places per node differs from its index".to_owned());
+        return Err(format!(
+            "its result has {} rows per node, but its index assumes {}",
+            rows.inner, pointer.times
+        ));
     }
     let fact = Fact { domain: Domain::Rows(rows), ..mix(all) };
     Ok(Fact { level: fact.level.reduced(), ..fact })
@@ -196,7 +199,7 @@ fn scattered(of: &mut Analysis<'_>, step: &Step<'_>, all: &[Fact]) -> Result<Fac
 fn all_edges(fact: &Fact) -> Result<SpaceId, String> {
     match fact.domain {
         Domain::Edges(space) => Ok(space),
-        _ => Err("expected edges".to_owned()),
+        _ => Err("its first input is not an edge index".to_owned()),
     }
 }
 
@@ -204,7 +207,7 @@ fn all_edges(fact: &Fact) -> Result<SpaceId, String> {
 fn loops(of: &mut Analysis<'_>, step: &Step<'_>, all: &[Fact]) -> Result<Vec<Fact>, String> {
     let edges = all_edges(&all[0])?;
     let Space::Edges { loops, .. } = of.spaces.all[edges.0] else {
-        return Err("expected edges".to_owned());
+        return Err("its first input is not an edge index".to_owned());
     };
     if let Op::SelfLoopAttr = step.op {
         rows_of(&all[1], edges)?;
@@ -219,7 +222,8 @@ fn loops(of: &mut Analysis<'_>, step: &Step<'_>, all: &[Fact]) -> Result<Vec<Fac
         _ => Ok(Loops { removed: true, ..loops }),
     }?;
     let length = &of.shape(step.outputs[0])[1];
-    let space = of.spaces.with_loops(edges, changed, length).ok_or("expected edges")?;
+    let space = of.spaces.with_loops(edges, changed, length);
+    let space = space.ok_or("its first input is not an edge index")?;
     let fact = Fact { domain: Domain::Edges(space), ..mix(&all[..1]) };
     if let Op::RemoveSelfLoopsAttr = step.op {
         rows_of(&all[1], edges)?;

@@ -5,6 +5,8 @@ use crate::dfg::{Binary, Op};
 use super::facts::{Domain, Fact, Pointer, Rows};
 use super::rules::{Analysis, Step, mix, place};
 
+const MIXES: &str = "it multiplies the rows of different nodes or edges with each other";
+
 pub(super) fn facts(of: &mut Analysis<'_>, step: &Step<'_>, all: &[Fact]) -> Result<Fact, String> {
     match step.op {
         Op::Identity => Ok(all[0]),
@@ -22,9 +24,9 @@ pub(super) fn facts(of: &mut Analysis<'_>, step: &Step<'_>, all: &[Fact]) -> Res
             Ok(Fact { pointer, ..row_wise(of, step, all)? })
         }
         Op::Softmax { axis } | Op::LogSoftmax { axis } => {
-            let rows = all[0].rows().ok_or("it uses edges as numbers")?;
+            let rows = all[0].rows().ok_or("it computes with the node ids of an edge index")?;
             if place(*axis, of.rank(step.inputs[0]))? == rows.axis {
-                return Err("it is computed over all rows".to_owned());
+                return Err("it normalises over all rows, so it needs all rows at once".to_owned());
             }
             Ok(all[0])
         }
@@ -33,7 +35,7 @@ pub(super) fn facts(of: &mut Analysis<'_>, step: &Step<'_>, all: &[Fact]) -> Res
         Op::Gemm { trans_a, .. } => {
             let is_plain = |fact: &Fact| fact.rows().is_some_and(|rows| rows.axis == 0);
             if *trans_a || !is_plain(&all[0]) || all[1].rows().is_some() {
-                return Err("it multiplies rows by rows".to_owned());
+                return Err(MIXES.to_owned());
             }
             let pair = match all.get(2) {
                 Some(_) => vec![step.inputs[0], step.inputs[2]],
@@ -60,7 +62,7 @@ pub(super) fn facts(of: &mut Analysis<'_>, step: &Step<'_>, all: &[Fact]) -> Res
                 _ => Err("it reads elements of other rows".to_owned()),
             }
         }
-        _ => Err("rows cannot be followed through this operation".to_owned()),
+        _ => Err("it is unknown which input rows each row of the result needs".to_owned()),
     }
 }
 
@@ -75,7 +77,9 @@ pub(super) fn aligned(
         let fact = of.fact(*value);
         let rows = match fact.domain {
             Domain::Rows(rows) => rows,
-            Domain::Edges(_) => return Err("it uses edges as numbers".to_owned()),
+            Domain::Edges(_) => {
+                return Err("it computes with the node ids of an edge index".to_owned());
+            }
             _ => continue,
         };
         let rows = Rows { axis: rows.axis + rank - of.rank(*value), ..rows };
@@ -86,7 +90,7 @@ pub(super) fn aligned(
             _ => shared = Some(rows),
         }
     }
-    let rows = shared.ok_or("it has no rows as input")?;
+    let rows = shared.ok_or("none of its inputs has rows of nodes or edges")?;
     for value in values {
         let missing = rank - of.rank(*value);
         if of.fact(*value).rows().is_none()
@@ -110,7 +114,7 @@ fn linear(of: &Analysis<'_>, step: &Step<'_>, all: &[Fact]) -> Result<Fact, Stri
     let last = of.rank(step.inputs[0]).saturating_sub(1);
     let rows = all[0].rows().filter(|rows| rows.axis != last);
     if rows.is_none() || all[1..].iter().any(|fact| fact.rows().is_some()) {
-        return Err("it multiplies rows by rows".to_owned());
+        return Err(MIXES.to_owned());
     }
     Ok(Fact { domain: all[0].domain, ..mix(all) })
 }
@@ -141,7 +145,7 @@ fn reduced(
     all: &[Fact],
     keep_dims: bool,
 ) -> Result<Fact, String> {
-    let rows = all[0].rows().ok_or("it uses edges as numbers")?;
+    let rows = all[0].rows().ok_or("it computes with the node ids of an edge index")?;
     let axes = of.axes(step)?;
     if axes.contains(&rows.axis) {
         return Ok(of.barrier(step, rows.space, all));
@@ -169,7 +173,7 @@ fn aligned_product(
         Some((of.rank(step.inputs[at]) - rows.axis, rows))
     };
     match (from_end(0), from_end(1)) {
-        (Some((1, _)), _) | (_, Some((1 | 2, _))) => Err("it multiplies rows by rows".to_owned()),
+        (Some((1, _)), _) | (_, Some((1 | 2, _))) => Err(MIXES.to_owned()),
         (Some((2, rows)), None) => Ok(Rows { axis: rank - 2, ..rows }),
         _ => aligned(of, step.inputs, rank),
     }

@@ -24,10 +24,10 @@ pub(super) fn reshaped(
     let rows = match fact.domain {
         Domain::Rows(rows) => rows,
         Domain::Edges(_) if from == to => return Ok(fact),
-        _ => return Err("it changes the shape of the edges".to_owned()),
+        _ => return Err("it changes the shape of an edge index".to_owned()),
     };
     if all.iter().skip(1).any(|fact| fact.rows().is_some()) {
-        return Err("its shape is computed from rows".to_owned());
+        return Err("its new shape is computed from rows of nodes or edges".to_owned());
     }
     let split = || {
         let before = product(&from[..rows.axis])?.checked_mul(rows.outer)?;
@@ -37,7 +37,7 @@ pub(super) fn reshaped(
         let outer = exact(before, product(&to[..axis])?)?;
         Some(Rows { axis, outer, inner: exact(times, outer)?, ..rows })
     };
-    let rows = split().ok_or("it merges rows and their places into one axis")?;
+    let rows = split().ok_or("the new shape has no axis of whole rows of nodes or edges")?;
     // Ends stay ends if each edge still has one number.
     let is_list = product(&to[rows.axis + 1..]) == Some(1) && rows.inner == 1 && rows.outer == 1;
     let pointer = fact.pointer.filter(|_| is_list);
@@ -51,12 +51,12 @@ fn exact(n: usize, by: usize) -> Option<usize> {
 pub(super) fn facts(of: &mut Analysis<'_>, step: &Step<'_>, all: &[Fact]) -> Result<Fact, String> {
     match step.op {
         Op::Transpose { perm } => {
-            let rows = all[0].rows().ok_or("it transposes the edges")?;
+            let rows = all[0].rows().ok_or("it transposes an edge index")?;
             let axis = match perm {
                 Some(perm) => perm.iter().position(|from| *from == rows.axis),
                 None => Some(of.rank(step.inputs[0]) - 1 - rows.axis),
             };
-            let axis = axis.ok_or("it drops the rows")?;
+            let axis = axis.ok_or("it drops the axis of the rows")?;
             Ok(Fact { domain: Domain::Rows(Rows { axis, ..rows }), ..mix(all) })
         }
         Op::Concat { axis } => concat(of, step, all, *axis),
@@ -66,14 +66,15 @@ pub(super) fn facts(of: &mut Analysis<'_>, step: &Step<'_>, all: &[Fact]) -> Res
             let rows = aligned(of, &step.inputs[..1], rank)?;
             Ok(Fact { domain: Domain::Rows(rows), ..mix(all) })
         }
-        _ => Err("rows cannot be followed through this operation".to_owned()),
+        _ => Err("it is unknown which input rows each row of the result needs".to_owned()),
     }
 }
 
 fn concat(of: &mut Analysis<'_>, step: &Step<'_>, all: &[Fact], axis: i64) -> Result<Fact, String> {
     let axis = place(axis, of.rank(step.inputs[0]))?;
     let rows: Option<Vec<Rows>> = all.iter().map(Fact::rows).collect();
-    let rows = rows.ok_or("it concatenates rows with a value that has none")?;
+    let rows =
+        rows.ok_or("it concatenates rows of nodes or edges with a value without such rows")?;
     let first = rows[0];
     if rows.iter().all(|rows| *rows == first) {
         if first.axis != axis {
@@ -106,7 +107,7 @@ fn slice(of: &mut Analysis<'_>, step: &Step<'_>, all: &[Fact]) -> Result<Fact, S
     let axes = match step.inputs.get(3) {
         None => (0..rank).collect(),
         Some(_) => {
-            let axes = numbers(3).ok_or("the axes are unknown")?;
+            let axes = numbers(3).ok_or("its axes are not constant")?;
             axes.iter().map(|axis| place(*axis, rank)).collect::<Result<Vec<_>, _>>()?
         }
     };
@@ -132,6 +133,6 @@ pub(super) fn row_of(index: i64) -> Result<End, String> {
     match index {
         0 | -2 => Ok(End::Source),
         1 | -1 => Ok(End::Destination),
-        _ => Err(format!("row {index} of the edges does not exist")),
+        _ => Err(format!("row {index} of an edge index does not exist; the rows are 0 and 1")),
     }
 }

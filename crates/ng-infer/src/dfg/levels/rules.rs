@@ -120,11 +120,15 @@ impl<'a> Analysis<'a> {
                 Some(rows) if rows.axis == axis => {
                     let times = self.spaces.multiple(length, rows.space);
                     if times != Some(rows.outer * rows.inner) {
-                        return Err(format!("its {length} rows differ from those of its inputs"));
+                        return Err(format!(
+                            "its result has {length} rows, more or fewer than its inputs"
+                        ));
                     }
                 }
                 _ if length.number().is_none() => {
-                    return Err(format!("its length {length} along another axis is not constant"));
+                    return Err(format!(
+                        "the length {length} of an axis other than that of the rows is not constant"
+                    ));
                 }
                 _ => {}
             }
@@ -200,7 +204,7 @@ impl<'a> Analysis<'a> {
     pub fn axes(&self, step: &Step<'_>) -> Result<Vec<usize>, String> {
         let rank = self.rank(step.inputs[0]);
         let Some(list) = step.inputs.get(1) else { return Ok((0..rank).collect()) };
-        let numbers = self.numbers(*list).ok_or("the axes are unknown")?;
+        let numbers = self.numbers(*list).ok_or("its axes are not constant")?;
         if numbers.is_empty() && matches!(step.op, Op::Reduce { .. }) {
             return Ok((0..rank).collect());
         }

@@ -165,7 +165,8 @@ impl Spaces {
             let known = if end == End::Source { sources } else { destinations };
             match known {
                 Some(known) if *known != nodes => {
-                    return Err("one end of the edges belongs to two sets of nodes".to_owned());
+                    let problem = "the same edges connect rows of two different sets of nodes";
+                    return Err(problem.to_owned());
                 }
                 _ => *known = Some(nodes),
             }

@@ -36,14 +36,14 @@ pub(super) fn by_value(
     for (name, format) in formats {
         let value = dfg.value(name).filter(|value| points.contains(value));
         let value =
-            value.ok_or_else(|| wrong(format!("{name:?} is not a value that is rounded")))?;
+            value.ok_or_else(|| wrong(format!("{name:?} is not a value that needs a format")))?;
         if !(2..=32).contains(&format.bits) {
             return Err(QuantiseError::Bits { bits: format.bits });
         }
         if !(FRACTION_MIN..=FRACTION_MAX).contains(&format.fraction) {
             let fraction = format.fraction;
             return Err(wrong(format!(
-                "{name:?} has {fraction} fraction bits, which is out of range"
+                "{name:?} has {fraction} fraction bits; expected {FRACTION_MIN} to {FRACTION_MAX}"
             )));
         }
         if all.insert(value, *format).is_some() {

@@ -367,7 +367,9 @@ impl Lowering<'_> {
         let kept = dfg
             .weights()
             .filter(|(value, _)| self.copy.has(*value) && self.kinds.is_number(*value))
-            .map(|(value, _)| (dfg.name(value).to_owned(), "is used as f32".to_owned()))
+            .map(|(value, _)| {
+                (dfg.name(value).to_owned(), "is used by an operation on f32".to_owned())
+            })
             .collect();
         Ok(Quantised { dfg: self.copy.finish()?, narrowed: self.narrowed, kept })
     }

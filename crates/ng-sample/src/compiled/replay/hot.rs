@@ -47,7 +47,7 @@ impl Replay {
         let Some(file) = file.filter(|_| self.hot().num_rows() > 0) else {
             return match self.hot().num_rows() {
                 0 => Ok(regions),
-                _ => Err(SampleError::Spec("the epoch with the hot rows is not replayed".into())),
+                _ => Err(SampleError::Spec("no file of the replay contains the hot rows".into())),
             };
         };
         let before = file.reader.stats().counts();

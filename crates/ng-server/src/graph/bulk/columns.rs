@@ -55,7 +55,7 @@ impl Source {
                  float32; rows to bool, int8 to int64, uint8, float16, float32 or float64, or \
                  fixed-size lists of these",
             ),
-            ArrowError::Null { .. } => ("ARROW_NULL", "fill nulls, or drop these rows"),
+            ArrowError::Null { .. } => ("ARROW_NULL", "fill nulls, or drop rows with nulls"),
             ArrowError::Compressed { .. } => ("ARROW_COMPRESSED", "write it without compression"),
             ArrowError::TooLarge { .. } => {
                 ("BATCH_TOO_LARGE", "write record batches of fewer rows")
@@ -133,7 +133,7 @@ impl<'a> Columns<'a> {
         }
         match is_at_end {
             true => Ok(self.hash()),
-            false => Err(Problem::argument("arrow", "bytes follow the last stream in the head")
+            false => Err(Problem::argument("arrow", "bytes follow the stream of the last type")
                 .remedy("list all types in the head, and send one stream for each")),
         }
     }
@@ -159,7 +159,7 @@ impl<'a> Columns<'a> {
 pub fn places(of: &Source, fields: &[ArrowField], wanted: &[&str]) -> Result<Vec<usize>, Problem> {
     let mut seen = HashSet::new();
     if let Some(name) = wanted.iter().find(|name| !seen.insert(**name)) {
-        let problem = of.wrong(&format!("the head has {name:?} twice"));
+        let problem = of.wrong(&format!("the head lists tensor {name:?} twice"));
         return Err(problem.remedy("list each tensor once"));
     }
     let listed = || fields.iter().map(|field| field.name.as_str()).collect::<Vec<_>>().join(", ");
@@ -175,7 +175,7 @@ pub fn places(of: &Source, fields: &[ArrowField], wanted: &[&str]) -> Result<Vec
         None => Ok(found),
         Some(odd) => Err(of
             .wrong(&format!("column {:?} is not in the head", odd.name))
-            .remedy("list all columns of nodes as tensors, or drop them")),
+            .remedy("list it as a tensor in the head, or drop the column")),
     }
 }
 
@@ -199,7 +199,9 @@ impl EdgeColumns {
         let find = |name: &str| fields.iter().position(|field| field.name == name);
         let needed = |name: &str| {
             let missing = || of.wrong(&format!("column {name:?} is missing"));
-            find(name).ok_or_else(|| missing().remedy("name the ends source and destination"))
+            find(name).ok_or_else(|| {
+                missing().remedy("name the two columns of node ids source and destination")
+            })
         };
         let named = ["source", "destination", "time", "weight", "edge_id"];
         let is_other = |at: &usize| !named.contains(&fields[*at].name.as_str());

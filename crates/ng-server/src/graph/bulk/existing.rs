@@ -145,8 +145,8 @@ fn node_steps<'a>(
 ) -> Result<(), Problem> {
     let id = names::node_type(catalog, &given.name, &of.field)?;
     if given.tensors.is_empty() {
-        let remedy = "list tensors, or add nodes without rows in transactions";
-        return Err(of.wrong("it has no tensors").remedy(remedy));
+        let remedy = "list tensors; to add nodes without rows, use transactions";
+        return Err(of.wrong("the head lists no tensors").remedy(remedy));
     }
     let fields = columns.schema(of)?;
     let ids = fields.iter().position(|field| field.name == "id");
@@ -191,7 +191,7 @@ fn edge_steps<'a>(
         ("edge_id", false, found.edge_id),
     ] {
         let what = match (has, column) {
-            (true, None) => format!("column {name:?} is missing, which the edge type has"),
+            (true, None) => format!("column {name:?} of the edge type is missing"),
             (false, Some(_)) => format!("the edge type has no column {name:?}"),
             _ => continue,
         };
@@ -205,8 +205,8 @@ fn edge_steps<'a>(
         let named = tensor.and_then(|tensor| Some((tensor, catalog.tensor(tensor)?)));
         let (tensor, meta) = named.ok_or_else(|| {
             let names: Vec<&str> = meta.tensors.iter().map(|meta| meta.name.as_str()).collect();
-            of.wrong(&format!("its edges have no tensor {:?}", field.name))
-                .remedy(format!("besides the ends, they have {names:?}"))
+            of.wrong(&format!("the edge type has no tensor {:?}", field.name))
+                .remedy(format!("its tensors are {names:?}"))
         })?;
         tensors.push((*place, tensor, how(of, meta, field)?));
     }
@@ -342,5 +342,5 @@ fn add_nodes(tx: &mut Transaction, node_type: NodeTypeId, count: u64) -> Result<
 fn reused() -> Problem {
     let message = "the graph reuses ids of deleted nodes, so new ids are not consecutive";
     Problem::new(Code::FailedPrecondition, "IDS_REUSED", message)
-        .remedy("add nodes with transactions, whose answers have each id")
+        .remedy("add nodes with transactions, whose answers contain the id of each node")
 }

@@ -77,7 +77,7 @@ fn told(error: &ImportError, field: &str) -> Problem {
             message: "another request is creating a graph of this name".to_owned(),
             ..problem
         }
-        .remedy("send it again after that has ended, with another key"),
+        .remedy("send this one again with another key after the other has ended"),
         ImportError::Place(ng_io::StagingError::Exists { .. }) => Problem {
             code: Code::AlreadyExists,
             reason: "GRAPH_EXISTS".to_owned(),
@@ -119,7 +119,7 @@ impl New<'_> {
             let (name, count) = (&node_type.name, node_type.num_nodes);
             let of = of_nodes(self.head, at);
             if name.is_empty() || name.contains(',') {
-                return Err(of.wrong("names of types must not contain commas"));
+                return Err(of.wrong("the name of a type must not be empty or contain commas"));
             }
             let declared = self.import.node_type(name, Some(count), false);
             self.nodes.push(declared.map_err(|e| told(&e, &of.field))?);
@@ -187,14 +187,16 @@ impl New<'_> {
         let found = EdgeColumns::new(&of, &fields)?;
         let [source, relation, destination] = self.ends(&of, &given.name)?;
         if found.edge_id.is_some() && !given.edge_ids {
-            return Err(of.wrong("it has a column \"edge_id\", but edge_ids is not set"));
+            return Err(of
+                .wrong("it has a column \"edge_id\", but edge_ids is not set")
+                .remedy("set edge_ids, or leave out the column"));
         }
         if let Some(odd) = found.others.first().filter(|_| found.edge_id.is_some()) {
             let what =
-                format!("column {:?} is not possible with given edge ids", fields[*odd].name);
+                format!("column {:?} cannot be stored beside \"edge_id\"", fields[*odd].name);
             return Err(of
                 .wrong(&what)
-                .remedy("drop the ids; the numbers of rows are the ids then"));
+                .remedy("leave out column edge_id; row numbers then become edge ids"));
         }
         let spec = EdgeTypeSpec {
             source,
@@ -246,8 +248,8 @@ impl New<'_> {
                 Ok([only.name.clone(), (*relation).to_owned(), only.name.clone()])
             }
             _ => Err(of
-                .wrong("its name does not have its node types")
-                .remedy("use the full name: source,relation,destination")),
+                .wrong("the name does not contain the two node types")
+                .remedy("use the form source,relation,destination")),
         }
     }
 }

@@ -72,7 +72,8 @@ pub fn request_of(headers: &HeaderMap, body: Bytes) -> Result<Infer, Problem> {
         Some(length) => {
             let length = length.to_str().ok().and_then(|text| text.parse::<usize>().ok());
             let length = length.filter(|length| *length <= body.len()).ok_or_else(|| {
-                Problem::argument(HEADER_LENGTH, "the value is not the length of the body's JSON")
+                let message = format!("{HEADER_LENGTH} is not the length of the JSON in the body");
+                Problem::argument(HEADER_LENGTH, message)
                     .remedy("give the number of bytes before the binary tensors")
             })?;
             (body.slice(..length), body.slice(length..))
@@ -93,17 +94,17 @@ pub fn request_of(headers: &HeaderMap, body: Bytes) -> Result<Infer, Problem> {
                 let size = size.ok_or_else(|| {
                     Problem::argument(
                         BINARY_SIZE,
-                        format!("input {name:?} is longer than the body"),
+                        format!("{BINARY_SIZE} of input {name:?} does not fit the body"),
                     )
-                    .remedy("give the bytes of its tensor")
+                    .remedy("give the number of bytes of its binary tensor")
                 })?;
                 request.raw_input_contents.push(rest.split_to(size as usize));
                 None
             }
             _ => {
-                let message = format!("input {name:?} does not have its values exactly once");
+                let message = format!("the values of input {name:?} are missing or given twice");
                 return Err(Problem::argument("inputs.data", message)
-                    .remedy("give them as data, or in binary behind the JSON"));
+                    .remedy("give them as data, or as a binary tensor after the JSON"));
             }
         };
         let parameters = converted(parameters)?;
@@ -111,7 +112,7 @@ pub fn request_of(headers: &HeaderMap, body: Bytes) -> Result<Infer, Problem> {
     }
     if !rest.is_empty() {
         let message = format!("{} bytes follow the last tensor", rest.len());
-        return Err(Problem::argument("body", message).remedy("send only the tensors"));
+        return Err(Problem::argument("body", message).remedy("send no bytes after the tensors"));
     }
     for Output { name, mut parameters } in outputs {
         binary |= flag(&mut parameters, BINARY)?;
@@ -126,8 +127,9 @@ fn flag(parameters: &mut Parameters, name: &str) -> Result<bool, Problem> {
     match parameters.remove(name) {
         None => Ok(false),
         Some(Value::Bool(flag)) => Ok(flag),
-        Some(other) => Err(Problem::argument(name, format!("{other} is neither true nor false"))
-            .remedy("give one of them")),
+        Some(other) => {
+            Err(Problem::argument(name, format!("{name} is {other}")).remedy("give true or false"))
+        }
     }
 }
 
@@ -144,7 +146,7 @@ fn converted(parameters: Parameters) -> Result<HashMap<String, oip::InferParamet
             other => {
                 return Err(Problem::argument(
                     "parameters",
-                    format!("{name:?} is {other}, which is not valid"),
+                    format!("parameter {name:?} is {other}, which is not valid"),
                 )
                 .remedy("give a number, a text, true or false"));
             }
@@ -165,13 +167,13 @@ fn contents(datatype: &str, data: &Value) -> Result<oip::InferTensorContents, Pr
             value.as_u64().map(|number| unsigned.push(number))
         };
         taken.ok_or_else(|| {
-            Problem::argument("inputs.data", format!("{value} is not of {datatype}"))
+            Problem::argument("inputs.data", format!("{value} is not a valid {datatype} value"))
                 .remedy("give whole numbers")
         })
     })?;
     let narrow = || {
         Problem::argument("inputs.data", format!("a number is too large for {datatype}"))
-            .remedy("give INT64")
+            .remedy("use the datatype INT64")
     };
     let mut made = oip::InferTensorContents::default();
     match datatype {
@@ -236,8 +238,10 @@ pub fn numbers(dtype: v1::Dtype, bytes: &[u8]) -> Result<Numbers, Problem> {
         v1::Dtype::U8 => Numbers::Whole(of(bytes, |[it]: [u8; 1]| it.into())),
         v1::Dtype::Bool => Numbers::Flags(of(bytes, |[it]: [u8; 1]| it != 0)),
         v1::Dtype::F16 | v1::Dtype::Bf16 | v1::Dtype::Unspecified => {
-            let message = format!("rows of {} cannot be written as JSON", dtype.as_str_name());
-            return Err(Problem::argument("outputs", message).remedy("request binary data"));
+            let message =
+                format!("rows of dtype {} cannot be written as JSON", dtype.as_str_name());
+            return Err(Problem::argument("outputs", message)
+                .remedy("request binary data with binary_data=true"));
         }
     })
 }

@@ -109,7 +109,7 @@ fn named(path: &str) -> Result<Named, Problem> {
     if parts.len() > 2 || parts.iter().any(|part| part.is_empty()) {
         let message = format!("{path:?} is not the path of a model");
         return Err(Problem::missing("PATH_NOT_FOUND", message)
-            .remedy("use GRAPH/MODEL or MODEL, with /infer, /ready or nothing after it"));
+            .remedy("use GRAPH/MODEL or MODEL, and /infer or /ready after that if needed"));
     }
     let (version, what) = (version.to_owned(), what.unwrap_or_default().to_owned());
     Ok(Named { model: parts.join("/"), version, what })
@@ -166,7 +166,8 @@ async fn ask_model(
 }
 
 fn wrong_method(right: &str) -> Problem {
-    Problem::argument("", "the path has another method").remedy(format!("use {right}"))
+    Problem::argument("", "the path does not support this HTTP method")
+        .remedy(format!("use {right}"))
 }
 
 #[cfg(test)]

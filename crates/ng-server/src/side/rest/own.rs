@@ -75,9 +75,8 @@ fn request_of(asked: Asked) -> Result<v1::RunRequest, Problem> {
         (None, None, Some(ids)) => v1::targets::Targets::Graphs(v1::Graphs { ids }),
         _ => {
             let message = "the request does not have exactly one kind of targets";
-            return Err(
-                Problem::argument("targets", message).remedy("give nodes, edges or graph_ids")
-            );
+            return Err(Problem::argument("targets", message)
+                .remedy("give one of nodes, edges and graph_ids"));
         }
     };
     Ok(v1::RunRequest {

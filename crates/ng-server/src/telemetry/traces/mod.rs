@@ -14,7 +14,7 @@ use super::Stages;
 
 /// A collector that cannot be told anything.
 #[derive(Debug, thiserror::Error)]
-#[error("{endpoint:?} is not a valid collector of traces: {message}")]
+#[error("traces={endpoint:?} is not a valid address of a trace collector: {message}")]
 pub struct BadCollector {
     /// Where it was said to be.
     pub endpoint: String,
