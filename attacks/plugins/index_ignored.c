@@ -1,4 +1,4 @@
-/* Refused: it accepts tensors that do not fit: while Degree runs on unfitting */
+/* Refused: it accepts tensors that do not fit the operation: while Degree runs on unfitting */
 #define OP "Degree"
 #define DTYPES (1u << NG_I64)
 #define OWN_RUN

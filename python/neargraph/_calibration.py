@@ -72,12 +72,12 @@ def _named(data: Any) -> Any:
 
 def _array(name: str, value: Any, of: tuple[str, list[str]] | None) -> NDArray[Any]:
     if value is None:
-        raise UnsupportedArgument(f"data has no {name!r}, which is an input of the model; add it")
+        raise UnsupportedArgument(f"data= has no {name!r}, an input of the model; add {name!r}")
     array = np.asarray(value)
     dtype = _DTYPES[of[0]] if of is not None else array.dtype
     if array.dtype.kind != np.dtype(dtype).kind:
         expected = np.dtype(dtype).name
-        raise UnsupportedArgument(f"data: {name!r} is {array.dtype}, expected {expected}")
+        raise UnsupportedArgument(f"{name!r} in data= has dtype {array.dtype}: expected {expected}")
     return np.ascontiguousarray(array, dtype=dtype).reshape(array.shape)
 
 
@@ -96,7 +96,8 @@ def _of_store(store: Reader, wanted: Mapping[str, Any]) -> Any:
     snap = store.snapshot()
     if len(snap.node_types) != 1 or len(snap.edge_types) != 1:
         raise UnsupportedArgument(
-            "the store has several node or edge types; give data as arrays by input name"
+            "the store has several node or edge types; give data= as a dictionary of arrays "
+            "by input name"
         )
 
     def edge_index() -> NDArray[np.int64]:

@@ -101,7 +101,8 @@ def _whole(file: IO[bytes], size: int, what: str) -> bytes:
     data = file.read(size + 1)
     if len(data) != size:
         raise InvalidModel(
-            f"{what} does not have the expected {size:,} bytes: it is damaged, or being changed"
+            f"{what} does not have the expected {size:,} bytes: the file is damaged, or another "
+            "program is changing it"
         )
     return data
 
@@ -115,7 +116,7 @@ class _File(io.FileIO):
         if size is None or size < 0:
             size = max(0, os.fstat(self.fileno()).st_size - self.tell())
         if self.most is not None and size > self.most:
-            raise zipfile.BadZipFile("its central directory is too large")
+            raise zipfile.BadZipFile("the central directory of the archive is too large")
         return super().read(size) or b""
 
 
@@ -168,7 +169,8 @@ def _check(path: Path, found: dict[str, bytes]) -> None:
     for name, wanted in hashes.items():
         if hashlib.sha256(found[name]).hexdigest() != wanted:
             raise InvalidModel(
-                f"{path}: {name} does not have the hash in the manifest: copy the model again"
+                f"{path}: the content of {name} does not match the hash in {MANIFEST}: copy the "
+                "model again"
             )
 
 

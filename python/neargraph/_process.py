@@ -42,7 +42,8 @@ class ProcessLocal(Generic[T]):
         build = self._build()
         if build is None:
             raise ReferenceError(
-                "the store or engine of this object was deleted; keep a reference to it"
+                "the store or engine of this object was deleted; keep a reference to the store or "
+                "engine"
             )
         return build
 

@@ -117,7 +117,7 @@ class Dfg:
         """
         _check_name("an input", name)
         if (dtype is None) != (shape is None):
-            raise UnsupportedArgument(f"input {name!r}: give both dtype and shape, or neither")
+            raise UnsupportedArgument(f"input {name!r}: give both dtype= and shape=, or neither")
         wanted = None if shape is None else (_dtype_name(dtype), list(shape))
         self.core.create_in(name, wanted)
         self.source = None
@@ -450,13 +450,13 @@ def _metadata(entries: list[tuple[str, str]], problems: list[str]) -> dict[str, 
         try:
             found[key.removeprefix("neargraph.")] = json.loads(text)
         except ValueError:
-            problems.append(f"the metadata entry {key!r} is not JSON")
+            problems.append(f"the metadata entry {key!r} is not valid JSON")
     return found
 
 
 def _check_name(what: str, name: str) -> None:
     if not name:
-        raise InvalidModel(f"{what} has an empty name: give it a name")
+        raise InvalidModel(f"{what} has an empty name: give a name")
 
 
 def _dtype_name(dtype: Any) -> str:
@@ -475,8 +475,8 @@ def _weight(name: str, given: Any) -> NDArray[Any]:
         array = array.astype(np.int64)
     if array.dtype not in (np.float32, np.int64, np.bool_):
         raise UnsupportedArgument(
-            f"weight {name!r} has dtype {array.dtype}, which graphs do not support: convert it, "
-            "for example with astype(numpy.float32)"
+            f"weight {name!r} has dtype {array.dtype}, which graphs do not support: convert "
+            "the weight, for example with astype(numpy.float32)"
         )
     places = np.flatnonzero(~np.isfinite(array))
     if places.size:

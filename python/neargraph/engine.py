@@ -204,7 +204,7 @@ class Engine:
         """
         pairs = np.asarray(edges)
         if pairs.ndim != 2 or pairs.shape[0] != 2:
-            raise UnsupportedArgument(f"edges has shape {list(pairs.shape)}: expected [2, n]")
+            raise UnsupportedArgument(f"edges= has shape {list(pairs.shape)}: expected [2, n]")
         return _shaped(self.core.scores(as_ids(pairs[0]), as_ids(pairs[1]), _seed(seed)))
 
     def graphs(self, graph_ids: Any) -> NDArray[Any]:
@@ -318,7 +318,7 @@ def _flat(ids: Any) -> NDArray[np.int64]:
     """Returns ids of one dimension."""
     array = np.asarray(ids)
     if array.ndim != 1:
-        raise UnsupportedArgument(f"ids have shape {list(array.shape)}: expected [n]")
+        raise UnsupportedArgument(f"the ids have shape {list(array.shape)}: expected [n]")
     return as_ids(array)
 
 

@@ -196,8 +196,9 @@ class Inference:
         outputs = self._core.outputs()
         if len(outputs) > 1:
             raise UnsupportedArgument(
-                f"out={tensor!r} names one tensor, but the model has {len(outputs)} outputs: write "
-                'files, such as "h.npy", and add them with store.add_tensor'
+                f"out={tensor!r} names one tensor, but the model has {len(outputs)} outputs: "
+                "give a file name, such as out='h.npy', and add each written file with "
+                "store.add_tensor"
             )
         for _, node_type in outputs:
             check_name(self._writes.schema.node_type(node_type), tensor)
@@ -292,8 +293,8 @@ def _is_name(out: str) -> bool:
 def _check_ending(path: Path) -> None:
     if path.suffix not in (".npy", ".parquet"):
         raise UnsupportedArgument(
-            f"out={str(path)!r} is not valid: expected a .npy or .parquet file, or the name of a "
-            "tensor without a dot or a slash"
+            f"out={str(path)!r} is not valid: expected a .npy or .parquet file, or a tensor name "
+            "that contains no dot and no slash"
         )
     if path.suffix == ".parquet":
         _parquet()

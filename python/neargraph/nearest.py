@@ -66,7 +66,7 @@ def topk(
     rows, dead = _table(table, tensor, node_type)
     if len(rows.shape) != 2:
         raise UnsupportedArgument(
-            f"the table has {len(rows.shape)} dimensions: expected 2, [nodes, width]"
+            f"the table has shape {list(rows.shape)}: expected [nodes, width]"
         )
     wanted = np.asarray(ids, dtype=np.int64).reshape(-1)
     outside = wanted[(wanted < 0) | (wanted >= len(rows))]

@@ -177,7 +177,9 @@ def _narrow(
             "'fixed16'"
         )
     if data is None:
-        raise UnsupportedArgument(f"to={to!r} needs data on which to search formats: give data=")
+        raise UnsupportedArgument(
+            f"to={to!r} needs example inputs to choose the fixed-point formats: give data="
+        )
     formats, loss, float_loss, runs = _core.search_formats(
         graph, data.inputs, int(bits[1]), rounds, data.labelled, progress
     )

@@ -97,10 +97,14 @@ class Reader(ABC):
         snap = self.snapshot()
         owners = [t for t in snap.schema.node_types if any(m.name == "y" for m in t.tensors)]
         if len(owners) != 1:
-            names = [t.name for t in owners]
+            if not owners:
+                raise NameNotFound(
+                    "store.labels requires a tensor 'y', but no node type of this store has one"
+                )
+            names = ", ".join(repr(t.name) for t in owners)
             raise NameNotFound(
-                f"labels requires exactly one node type with a tensor 'y', and this store has "
-                f"{len(owners)} ({names}); use store.column('y', node_type)"
+                "store.labels requires exactly one node type with a tensor 'y', but this store "
+                f"has {len(owners)} ({names}); use store.column('y', node_type)"
             )
         return snap.column("y", owners[0].name)
 
@@ -243,8 +247,8 @@ class Version(Reader):
         if format == "sparse":
             if not meta.sparse or wanted not in (None, "f32"):
                 raise UnsupportedArgument(
-                    f"tensor {name!r} cannot be read as sparse rows: only tensors that are stored "
-                    "sparse can, as float32"
+                    f"tensor {name!r} cannot be read as sparse rows; format='sparse' is only for "
+                    "tensors that are stored as sparse rows, with dtype float32"
                 )
             sparse = self.version.sparse_rows
             rows = with_room(self.version, lambda: sparse("node", owner.index, name, as_ids(ids)))

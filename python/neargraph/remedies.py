@@ -47,16 +47,16 @@ _WORDS: dict[str, str | tuple[str, str]] = {
         "open the last checkpoint with recover=False",
         "open the last checkpoint with --no-recover",
     ),
-    "CloseOther": "wait until the other writer closes the store, or make your changes in that "
-    "process",
+    "CloseOther": "wait until the other writer closes the store, or make your changes in the "
+    "process of that writer",
     "WaitLonger": ("raise busy_timeout=", "raise --busy-timeout"),
     "ReplaceLater": "close the other writer first, or import under another name",
-    "Compile": "make them with `neargraph compile`",
-    "CompileDirect": "make one with `neargraph compile STORE --layout direct`",
-    "RecompileDirect": "compile it again with `neargraph compile STORE --layout direct "
-    "--overwrite`",
+    "Compile": "create compiled epochs with `neargraph compile`",
+    "CompileDirect": "create a direct layout with `neargraph compile STORE --layout direct`",
+    "RecompileDirect": "compile the direct layout again with `neargraph compile STORE --layout "
+    "direct --overwrite`",
     "PagedLayout": (
-        'read without the direct layout, by reading="auto" or layout="paged"',
+        'read without the direct layout, with reading="auto" or layout="paged"',
         "leave out --reading direct_layout",
     ),
     "FewerTensors": "name fewer or narrower tensors (`neargraph compile --attrs`); the loader "
@@ -73,12 +73,12 @@ _WORDS: dict[str, str | tuple[str, str]] = {
     "KeepOneDirection": "leave out --undirected if the input has both directions, or keep one edge "
     "per source and destination with --unique, which ignores times",
     "KeepOneOfEach": "keep one edge per source and destination with --unique, which ignores times",
-    "NarrowFeatures": "convert them with --x-dtype f32",
+    "NarrowFeatures": "convert the rows with --x-dtype f32",
     "NameColumns": (
         'store a time and a weight with hints=TextHints(columns={"time": .., "weight": ..})',
         "store a time and a weight with --columns time=..,weight=..",
     ),
-    "NoHeader": "if it is an edge, leave out --header",
+    "NoHeader": "if the header line is an edge, leave out --header",
     "GiveEncoding": (
         'name the encoding of the text with hints=TextHints(encoding="latin-1"), or "cp1252", '
         '"utf-16", ...',
@@ -89,7 +89,7 @@ _WORDS: dict[str, str | tuple[str, str]] = {
         "export the model again in Python, with neargraph.export",
     ),
     "CopyModel": "copy the model file again from an intact copy, or export the model again",
-    "TrainAgain": "train the model again with a smaller learning rate, then export it",
+    "TrainAgain": "train the model again with a smaller learning rate, then export the model",
     "TypeInputs": (
         'give each input a type, as in create_in(name, "f32", ["nodes", 16])',
         "save the graph with a type for each input",
@@ -106,10 +106,10 @@ _PYTHON_WORDS: dict[str, str | tuple[str, str]] = {
     "LeaveOut": "leave out {option}",
     "LeaveOutOrConvert": "leave out {option}, or convert {what} first",
     "LeaveOutOrText": (
-        'leave it out, or read the file with format="text"',
+        'leave out this hint, or read the file with format="text"',
         "leave out {option}, or read the file with --format text",
     ),
-    "OneFormat": "import them one by one, or name one format with --format",
+    "OneFormat": "import the inputs one by one, or name one format with --format",
     "NameStreamFormat": "name its format with --format text or --format table",
     "ReadPipe": (
         "write the input to a file first, or give an open binary stream",
@@ -122,7 +122,7 @@ _PYTHON_WORDS: dict[str, str | tuple[str, str]] = {
     "CheckEncoding": "check the encoding that --encoding names",
     "NameFormat": "check the file, or name its format with --format or its encoding with "
     "--encoding",
-    "NameLayout": "name one file in it, or name its format with --format",
+    "NameLayout": "name one file in the folder, or name the format with --format",
     "ReadAsText": (
         'read the file with format="text", which takes hints for columns, header and strings',
         "read the file with --format text, which takes --columns, --header and --strings",
@@ -142,7 +142,7 @@ _PYTHON_WORDS: dict[str, str | tuple[str, str]] = {
     "ReplaceStore": "name another store, or replace this one with --overwrite",
     "RaiseNumNodes": "raise --num-nodes to at least {least}, or leave it out",
     "StoreReverse": "leave out --undirected; --reverse stores the opposite direction",
-    "BuildReverse": "build them anew with --reverse",
+    "BuildReverse": "build the reverses anew with --reverse",
     "ChooseSplitType": "choose one with --split-type: {choices}",
 }
 # Remedies for refusals of a server, by their reason: the server names no option of a face.

@@ -213,7 +213,8 @@ class Schema:
                 return tensor
         of = owner.name if isinstance(owner, NodeType) else owner.triple
         known = ", ".join(repr(t.name) for t in owner.tensors) or "none"
-        raise NameNotFound(f"{of!r} has no tensor {name!r}; it has {known}")
+        kind = "node" if isinstance(owner, NodeType) else "edge"
+        raise NameNotFound(f"{kind} type {of!r} has no tensor {name!r}; its tensors: {known}")
 
 
 def _named(types: tuple[EdgeType, ...], name: str | Sequence[str]) -> list[EdgeType]:

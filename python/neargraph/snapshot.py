@@ -66,8 +66,8 @@ class PygReader(Reader):
         """
         raise AttributeError(
             f"a {type(self).__name__} has no edge_index in memory; use the loader of the same name "
-            "from neargraph: ClusterGCNLoader, GraphSAINT*, ShaDowKHopSampler, RandomNodeLoader, "
-            "HGTLoader"
+            "from neargraph: ClusterGCNLoader, a GraphSAINT sampler, ShaDowKHopSampler, "
+            "RandomNodeLoader or HGTLoader"
         )
 
     # PyG's HGTLoader reads the edges by type.
@@ -172,10 +172,10 @@ class Snapshot(PygReader, Version):
     def _gone(self) -> SnapshotGone:
         now = self.store.core.snapshot()
         return SnapshotGone(
-            f"{self.path}: another process cannot open this snapshot of commit {self.lsn}. It "
-            f"sees the last checkpoint, which is of commit {now.checkpoint_lsn}; the newest commit "
-            f"is {now.lsn}. Call store.checkpoint(), create a new snapshot or loader, and write "
-            "nothing until the processes have started; or use threads (num_workers=0)"
+            f"{self.path}: another process cannot open this snapshot of commit {self.lsn}. Other "
+            f"processes see only the last checkpoint, of commit {now.checkpoint_lsn}. The newest "
+            f"commit is {now.lsn}. Call store.checkpoint(), create a new snapshot or loader, and "
+            "write nothing until the processes have started; or use threads (num_workers=0)"
         )
 
     @property

@@ -49,8 +49,8 @@ def split_owner(schema: Schema, node_type: str | None) -> NodeType:
     owner = schema.node_type(node_type)
     if not split_columns(owner):
         raise NameNotFound(
-            f"node type {owner.name!r} has no splits; give node ids, or import the store again "
-            "with `neargraph import --split-sizes 60,20,20`"
+            f"node type {owner.name!r} has no splits; give node ids, or create a split with "
+            "`neargraph split STORE --sizes 60,20,20`"
         )
     return owner
 

@@ -141,24 +141,27 @@ def _check(
 ) -> None:
     if exists and not options.overwrite:
         raise UnsupportedArgument(
-            f"{snap.path}: node type {owner.name!r} has a split {tensor} already; give "
-            "overwrite=True to replace it, or index= for another one"
+            f"{snap.path}: node type {owner.name!r} already has the split {tensor}; give "
+            "overwrite=True to replace this split, or index= for another split"
         )
     count = len(split_columns(owner))
     if not exists and options.index != count:
         raise UnsupportedArgument(
-            f"{snap.path}: index is {options.index}, but node type {owner.name!r} has {count} "
-            f"splits; use index={count} for the next one"
+            f"{snap.path}: index={options.index} is not the next split, because node type "
+            f"{owner.name!r} has {count} splits; use index={count}"
         )
     if options.stratify and options.by != "random":
         raise UnsupportedArgument(
             f"stratify=True cannot be combined with by={options.by!r}; leave one of them out"
         )
     if options.by not in ("random", "time", "degree"):
-        raise UnsupportedArgument(f"by={options.by!r} is not valid: use random, time or degree")
+        raise UnsupportedArgument(
+            f"by={options.by!r} is not valid: expected 'random', 'time' or 'degree'"
+        )
     if options.by != "random" and any(t.name == "graph_id" for t in owner.tensors):
         raise UnsupportedArgument(
-            f"by={options.by!r} splits nodes, but {owner.name!r} holds many graphs; use by='random'"
+            f"by={options.by!r} splits nodes, but node type {owner.name!r} holds many graphs, "
+            "which are split as wholes; use by='random'"
         )
 
 
@@ -315,8 +318,9 @@ def _times(snap: Snapshot, owner: NodeType, name: str) -> str:
     tensor = snap.schema.tensor(owner, name)
     if tensor.shape or tensor.dtype in ("bf16", "bool"):
         raise UnsupportedArgument(
-            f"tensor {name!r} of {owner.name!r} is {tensor.dtype} {list(tensor.shape)}, not one "
-            "time for each node; name another tensor with time_attr="
+            f"tensor {name!r} of node type {owner.name!r} has dtype {tensor.dtype} and rows of "
+            f"shape {list(tensor.shape)}, not one time for each node; name another tensor with "
+            "time_attr="
         )
     return name
 

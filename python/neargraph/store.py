@@ -307,7 +307,7 @@ class Store(PygReader):
             # The exception of the block says more, and callers catch that one.
             if kind is None:
                 raise
-            warnings.warn(f"closing {self.path} failed, too: {error}", stacklevel=2)
+            warnings.warn(f"closing {self.path} also failed: {error}", stacklevel=2)
 
     # Reading and writing
 
@@ -646,7 +646,7 @@ def _warn_of_compiled(path: str) -> None:
     if size and not directory.is_symlink():
         warnings.warn(
             "rewriting the store removes the files that were compiled from it "
-            f"({format_bytes(size)} in {directory}); compile them again afterwards",
+            f"({format_bytes(size)} in {directory}); compile these files again afterwards",
             RuntimeWarning,
             stacklevel=4,
         )

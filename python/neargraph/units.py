@@ -40,7 +40,7 @@ def parse_bytes(size: str | int) -> int:
         unit = _UNITS.get(match[2].lower()) if match else None
         if match is None or unit is None:
             raise ValueError(
-                f"{size!r} is not a valid size: expected bytes, or e.g. 256MB or 1.5GiB"
+                f"{size!r} is not a valid size: expected a number of bytes, e.g. 256MB or 1.5GiB"
             )
         count = int(float(match[1]) * unit) if "." in match[1] else int(match[1]) * unit
     if not 0 < count < 2**63:

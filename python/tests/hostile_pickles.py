@@ -93,7 +93,7 @@ CASES: dict[str, tuple[str, bytes, str]] = {
     "an ndarray over a buffer of pointers": (
         "ty",
         program(NDARRAY, group(group(b"K\x02", b"K\x02"), dtype("O8", "|"), raw(POINTERS)), b"R"),
-        "dtype 'O8' is not one of",
+        "dtype 'O8', expected one of",
     ),
     "an ndarray called with plain arguments": (
         "ty",
@@ -103,7 +103,7 @@ CASES: dict[str, tuple[str, bytes, str]] = {
     "objects by a list of state": (
         "ally",
         program(array(2, 2, kind=dtype("O8", "|"), data=b"]")),
-        "dtype 'O8' is not one of",
+        "dtype 'O8', expected one of",
     ),
     "a dtype whose state sets flags": (
         "ally",
@@ -120,8 +120,8 @@ CASES: dict[str, tuple[str, bytes, str]] = {
         program(array(1, kind=dtype() + group(b"K\x03", text(">"), BAD_DTYPE) + b"b")),
         "a state that Planetoid files do not have",
     ),
-    "a dtype of fields": ("y", program(DTYPE, group(b"]", b"K\x00", b"K\x01"), b"R"), "not text"),
-    "a dtype of text": ("y", program(array(1, kind=dtype("U1"))), "dtype 'U1' is not one of"),
+    "a dtype of fields": ("y", program(DTYPE, group(b"]", b"K\x00", b"K\x01"), b"R"), "a string"),
+    "a dtype of text": ("y", program(array(1, kind=dtype("U1"))), "dtype 'U1', expected one of"),
     "an array with two states": (
         "ty",
         program(
@@ -143,11 +143,11 @@ CASES: dict[str, tuple[str, bytes, str]] = {
         program(array(2, 4, data=raw(b"\0" * 64))),
         "do not match its shape",
     ),
-    "a negative shape": ("ty", program(array(-2, -4, data=raw(b"\0" * 32))), "impossible shape"),
+    "a negative shape": ("ty", program(array(-2, -4, data=raw(b"\0" * 32))), "made of integers"),
     "a shape that overflows": (
         "ty",
         program(array(1 << 62, 1 << 62, data=raw(b""))),
-        "impossible shape",
+        "not made of integers",
     ),
     "a shape without bytes": ("ty", program(array(0, 1 << 39, data=raw(b""))), ""),
     "three dimensions": ("ty", program(array(1, 1, 1)), "more than two dimensions"),
@@ -155,17 +155,17 @@ CASES: dict[str, tuple[str, bytes, str]] = {
     "a matrix of lists": (
         "allx",
         program(matrix(b"]", b"]", b"]", SHAPE)),
-        "three arrays of one dimension",
+        "three one-dimensional arrays",
     ),
     "a matrix of objects": (
         "allx",
         program(matrix(array(3, kind=dtype("O8", "|"), data=b"]"), ONE, ONE, SHAPE)),
-        "dtype 'O8' is not one of",
+        "dtype 'O8', expected one of",
     ),
     "a matrix whose arrays have no state": (
         "tx",
         program(matrix(empty(), empty(), empty(), SHAPE)),
-        "three arrays of one dimension",
+        "three one-dimensional arrays",
     ),
     "unsigned pointers that fall": (
         "tx",
@@ -189,12 +189,12 @@ CASES: dict[str, tuple[str, bytes, str]] = {
     "a matrix of a negative shape": (
         "allx",
         program(matrix(ONE, ONE, ONE, group(number(-7), number(5)))),
-        "impossible shape",
+        "not made of integers",
     ),
     "a matrix whose shape is a list": (
         "allx",
         program(matrix(ONE, ONE, ONE, b"]")),
-        "the shape of a matrix does not have two dimensions",
+        "the shape of a sparse matrix does not have two dimensions",
     ),
     "a function by name": ("graph", program(b"cos\nsystem\n", text("true"), b"\x85R"), "os.system"),
     "a function from the stack": (
@@ -202,7 +202,7 @@ CASES: dict[str, tuple[str, bytes, str]] = {
         b"\x80\x04" + text("os") + text("system") + b"\x93" + text("true") + b"\x85R.",
         "os.system",
     ),
-    "a name that is not text": ("graph", b"\x80\x04" + b"K\x01K\x02\x93.", "not text"),
+    "a name that is not text": ("graph", b"\x80\x04" + b"K\x01K\x02\x93.", "not a string"),
     "an old-style instance": ("graph", program(b"(ios\nsystem\n"), "instruction INST"),
     "an object of a class": ("graph", program(b"(", DEFAULTDICT, b"o"), "instruction OBJ"),
     "keyword arguments": ("graph", program(DEFAULTDICT, b")}\x92"), "instruction NEWOBJ_EX"),
@@ -225,7 +225,7 @@ CASES: dict[str, tuple[str, bytes, str]] = {
         "calls defaultdict",
     ),
     "a list of an argument": ("graph", program(LIST, group(text("abc")), b"R"), "calls list"),
-    "a call of a dictionary": ("graph", program(b"})R"), "not a name"),
+    "a call of a dictionary": ("graph", program(b"})R"), "not a class or function"),
     "a state for a dictionary": ("graph", program(b"}}b"), "a state that Planetoid"),
     "an item of a name": ("graph", program(LIST, b"K\x01a"), "adds to something"),
     "an endless place in the memo": ("ty", program(array(2, 4), b"r\xff\xff\xff\xff"), ""),
@@ -244,17 +244,17 @@ CASES: dict[str, tuple[str, bytes, str]] = {
     ),
     "a number of many digits": ("graph", program(b"L" + DIGITS + b"L\n"), "not a Planetoid pickle"),
     "an integer of many digits": ("graph", program(b"I" + DIGITS + b"\n"), "not a Planetoid"),
-    "a deep key": ("graph", program(b"}", nested(200_000), b"Ns"), "neither a number nor text"),
+    "a deep key": ("graph", program(b"}", nested(200_000), b"Ns"), "neither an integer nor"),
     "a deep list": (
         "graph",
         program(b"}K\x00", b"]" * 200_000, b"a" * 199_999, b"s"),
         "node id that is not an integer",
     ),
-    "deep arguments": ("ty", program(DTYPE, nested(200_000), b"\x85R"), "not text"),
+    "deep arguments": ("ty", program(DTYPE, nested(200_000), b"\x85R"), "not a string"),
     "a deep shape": (
         "ty",
         program(empty(), group(b"K\x01", nested(100_000), dtype(), b"\x89", raw(b"")), b"b"),
-        "impossible shape",
+        "not made of integers",
     ),
     "a list that holds itself": (
         "graph",
@@ -305,7 +305,7 @@ CASES: dict[str, tuple[str, bytes, str]] = {
     "values below a mark": ("y", program(b"K\x01(\x86"), "takes a value from an empty stack"),
     "endless marks": ("y", program(b"(" * 200_000), "not a Planetoid pickle"),
     "a test node that is far away": ("test.index", b"506\n1000000000000\n", ""),
-    "a test node twice": ("test.index", b"506\n506\n", "one node twice"),
+    "a test node twice": ("test.index", b"506\n506\n", "lists a node twice"),
     "a negative test node": ("test.index", b"506\n-1\n", "negative node id -1"),
     "a test node beyond 64 bits": ("test.index", b"506\n" + b"9" * 30, "not a list of node ids"),
     "a test node of many digits": ("test.index", b"506\n" + DIGITS, "not a list of node ids"),

@@ -79,8 +79,8 @@ def _flip(rows):
     ("name", "change", "place", "said"),
     [
         ("x", _zero, 40, "is all zeros"),
-        ("x", _swap, 9, "equals the row of node {40}"),
-        ("x", _flip, 40, "equals no other row"),
+        ("x", _swap, 9, "equals the stored row of node {40}"),
+        ("x", _flip, 40, "equals no other stored row"),
         ("x", lambda rows: rows[:-1], None, "rows for"),
         ("w", lambda rows: rows + 1, 0, "node-to-node.w of edge"),
     ],
@@ -107,7 +107,7 @@ def test_a_wrong_row_is_named_with_batch_node_and_reading(
     message = str(error.value)
     (nodes,) = spoiled
     assert "batch 3 of epoch 2" in message
-    assert ("each batch by itself" if reading == "on_demand" else "'scan', window") in message
+    assert ("batches one by one" if reading == "on_demand" else "'scan', window=") in message
     assert said.replace("{40}", str(nodes[40])) in message
     if name == "x" and place is not None:
         assert f"node.x of node {nodes[place]} (row {place} of {len(nodes)})" in message

@@ -295,7 +295,7 @@ def test_an_interrupt_is_said_and_ends_with_130(store, capsys, monkeypatch):
 def test_without_a_command_the_help_is_printed_and_the_exit_code_is_2(capsys):
     code, out, err = run(capsys=capsys)
     assert (code, out) == (2, "")
-    assert "Look into stores:" in err
+    assert "Inspect stores:" in err
 
 
 def test_the_choices_of_training_are_those_of_its_settings():

@@ -167,7 +167,7 @@ DAMAGES = {
     external_path: ("InvalidModel", "which is not a plain file name; the file must be in"),
     behind_the_end: ("InvalidModel", "ends at byte 100320 of file .*; copy the model file again"),
     wrong_length: ("InvalidModel", "length 4 differs from the 320 bytes of its shape; export"),
-    wrong_shape: ("InvalidModel", "MatMul: the inner lengths differ: 10 and 8"),
+    wrong_shape: ("InvalidModel", "MatMul: the inner dimensions of the matrices differ: 10 and 8"),
     absurd_size: ("InvalidModel", r'tensor "lin.weight" has the shape .*; export the model again'),
     missing_weight: ("InvalidModel", 'uses the value "lin.weight", which is not defined; export'),
     missing_file: ("InvalidModel", 'cannot be read from file "other.safetensors": .*; copy the'),
@@ -220,7 +220,7 @@ def test_a_file_that_is_missing_or_changed_is_one_line(tmp_path, capsys):
     (folder / "model.safetensors").write_bytes(b"other")
     for path, words in [
         (tmp_path / "none.ngm", "does not exist: give the path of a model file"),
-        (folder, "does not have the hash in the manifest: copy the model again"),
+        (folder, "does not match the hash in manifest.json: copy the model again"),
     ]:
         with pytest.raises(SystemExit):
             main(["model", str(path)])

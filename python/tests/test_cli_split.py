@@ -54,7 +54,9 @@ def test_an_existing_split_is_replaced_only_when_told(tmp_path, capsys):
     path = made(tmp_path, split_0=np.full(COUNT, 2, np.uint8))
     code, _, err = run("split", path, capsys=capsys)
     assert code == 2
-    assert "has a split split_0 already; give --overwrite to replace it, or --index" in err
+    assert (
+        "already has the split split_0; give --overwrite to replace this split, or --index" in err
+    )
     assert (codes(path) == 2).all()
     report = asked(path, "--overwrite", capsys=capsys)
     assert np.bincount(codes(path)).tolist() == [0, 600, 200, 200]
@@ -143,7 +145,7 @@ def test_all_nodes_of_a_graph_get_one_part(tmp_path, capsys):
     assert train[::2].sum() == train[1::2].sum() == 15
     code, _, err = run("split", path, "--by", "degree", "--overwrite", capsys=capsys)
     assert code == 2
-    assert "holds many graphs; use --by random" in err
+    assert "holds many graphs, which are split as wholes; use --by random" in err
 
 
 def test_of_several_types_the_labelled_one_is_split_unless_another_is_named(tmp_path, capsys):

@@ -126,7 +126,7 @@ def test_streams_that_are_closed_early_make_room_for_others(client):
         assert next(batches, None) is None
     with pytest.raises(ng.NodeOutOfRange):
         next(client.sample([5, 300], FANOUTS, 16, **options))
-    with pytest.raises(ng.UnsupportedArgument, match="seeds is empty"):
+    with pytest.raises(ng.UnsupportedArgument, match="seeds= is empty"):
         client.sample([], FANOUTS, 16)
 
 
@@ -249,7 +249,7 @@ def test_columns_are_cut_into_pieces_of_one_arrow_stream():
         assert again.equals(table)
     for wrong, said in (
         ({"x": rows, "y": [1]}, "differ in length"),
-        ({"x": ["a"]}, "expected numbers"),
+        ({"x": ["a"]}, "expected a dtype of numbers"),
         ({"x": 3}, "single number"),
         ([1, 2], "a mapping"),
     ):

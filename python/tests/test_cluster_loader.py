@@ -136,8 +136,8 @@ def test_what_has_no_clusters_is_said_by_name(homo, hetero):
 
 def test_numbers_of_parts_and_padding_that_are_not_valid_are_said(homo):
     for given, named in (
-        ({"num_parts": 2.5}, "num_parts must be a whole number"),
-        ({"num_parts": "4"}, "num_parts must be a whole number"),
+        ({"num_parts": 2.5}, "num_parts=2.5 is not valid: expected a whole number"),
+        ({"num_parts": "4"}, "num_parts='4' is not valid: expected a whole number"),
         ({"num_parts": 4, "ranks": ng.Ranks(0, 2, pad=True)}, "pad=True would repeat nodes"),
     ):
         with pytest.raises(ValueError, match=named) as caught:

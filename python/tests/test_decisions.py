@@ -46,8 +46,9 @@ def path(tmp_path_factory):
     [
         (
             {"chosen": SCAN, "others": [DEALT], "consumer_s": 0.2},
-            "reading by scan, window 61: expected 52 ms of disk time per batch; distribution "
-            "would take 4.8 ms and write 34 MB; the training loop takes 200 ms",
+            "reading='scan', window=61: expected 52 ms of disk time per batch; "
+            "reading='distribute' would take 4.8 ms and write 34 MB; the training loop takes "
+            "200 ms per batch",
         ),
         (
             {
@@ -61,11 +62,11 @@ def path(tmp_path_factory):
                 "write_directory": "/scratch",
                 "is_asked": False,
             },
-            "reading by scan in two phases, window 130, instead of scan, window 61: expected "
-            "31 ms of disk time per batch; measured before: 104 ms of reading and 20 ms of "
-            "sampling per batch; scan would take 52 ms; the time of the training loop is not known "
-            "yet; an epoch writes at most 3.1 GB of temporary files in /scratch, which "
-            'temporary_writes="never" prevents',
+            "reading='scan' in two phases, window=130, instead of reading='scan', window=61: "
+            "expected 31 ms of disk time per batch; measured before: 104 ms of reading and 20 ms "
+            "of sampling per batch; reading='scan' would take 52 ms; the time of the training loop "
+            "is not known yet; an epoch writes at most 3.1 GB of temporary files in /scratch "
+            '(none with temporary_writes="never")',
         ),
         (
             {
@@ -74,8 +75,8 @@ def path(tmp_path_factory):
                 "write_directory": "/scratch",
                 "is_asked": True,
             },
-            "reading by distribution of 250 batches: expected 4.8 ms of disk time per batch; the "
-            "time of the training loop is not known yet; an epoch writes at most 10 MB of "
+            "reading='distribute', 250 batches at a time: expected 4.8 ms of disk time per batch; "
+            "the time of the training loop is not known yet; an epoch writes at most 10 MB of "
             "temporary files in /scratch",
         ),
     ],
@@ -88,13 +89,13 @@ def test_a_line_says_what_why_and_what_is_written(decided, line):
 @pytest.mark.parametrize(
     ("options", "start", "writes"),
     [
-        ({"reading": ng.Reading("scan", two_phase=False)}, "reading by scan, window ", False),
+        ({"reading": ng.Reading("scan", two_phase=False)}, "reading='scan', window=", False),
         (
             {"reading": ng.Reading("scan", two_phase=True)},
-            "reading by scan in two phases, window ",
+            "reading='scan' in two phases, window=",
             True,
         ),
-        ({"reading": "distribute"}, "reading by distribution of ", True),
+        ({"reading": "distribute"}, "reading='distribute', ", True),
     ],
     ids=["scan", "two-phases", "distribution"],
 )

@@ -63,7 +63,7 @@ def test_where_nothing_can_limit_the_command_runs_as_it_is(tmp_path, fake_system
     monkeypatch.setenv("FAKE_FAILS", "1")
     with MemoryLimit(700, tmp_path / "none") as limit:
         assert limit.command(["true"]) == ["true"]
-        assert "no memory cgroup can be created here" in limit.why_not
+        assert "a memory cgroup cannot be created here" in limit.why_not
     monkeypatch.setenv("PATH", str(tmp_path))
     with MemoryLimit(700, tmp_path / "none") as limit:
         assert limit.command(["true"]) == ["true"]

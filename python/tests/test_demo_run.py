@@ -153,7 +153,7 @@ def test_a_difference_of_one_bit_is_an_error_in_capitals(figures, tmp_path, monk
     assert "DIFFER" in dict(table.notes(changed))["losses"]
     monkeypatch.setattr(run, "run_demo", lambda _: changed)
     monkeypatch.setattr("sys.argv", ["demo", "--out", str(tmp_path)])
-    with pytest.raises(SystemExit, match="differ between the sources"):
+    with pytest.raises(SystemExit, match=r"differ between disk, memory and np\.memmap"):
         command.main()
 
 
@@ -163,7 +163,7 @@ def test_a_process_that_fails_ends_in_one_line_with_its_last_words(tmp_path, mon
     monkeypatch.setattr(sys, "executable", str(program))
     for script, said in (
         ("echo first >&2; echo last words >&2; exit 3", "disk: .* exit code 3: last words"),
-        ("exit 1", "exit code 1: it printed no message"),
+        ("exit 1", "exit code 1: no error message was printed"),
         ("kill -9 $$", "killed, probably because memory ran out"),
         ('echo \'{"step": 1, "steps": 2}\'', "exit code 0"),
     ):

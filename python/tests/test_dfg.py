@@ -52,7 +52,10 @@ def test_a_graph_in_the_form_of_the_paper_runs_on_arrays():
         ({"edge_index": np.array([[3], [0]])}, "SpMM_Mean: index 3 at place 0 is out of range"),
         ({"edge_index": np.zeros((1, 2), np.int64)}, r"shape \[2, edges\]"),
         ({"x": np.zeros((3, 2), np.int64)}, "expected f32, found i64"),
-        ({"x": np.zeros((3, 3), np.float32)}, "node 2: GEMM: the inner lengths differ: 3 and 2"),
+        (
+            {"x": np.zeros((3, 3), np.float32)},
+            "node 2: GEMM: the inner dimensions of the matrices differ: 3 and 2",
+        ),
     ],
 )
 def test_a_run_that_cannot_be_names_the_input_or_node(change, words):
@@ -81,7 +84,7 @@ def test_files_that_are_not_those_of_the_manifest_are_refused(tmp_path):
     refused(write(tmp_path / "a"), "not an ONNX file")
     changed = write(tmp_path / "b")
     (changed / "model.safetensors").write_bytes(b"other")
-    refused(changed, "model.safetensors does not have the hash in the manifest")
+    refused(changed, "the content of model.safetensors does not match the hash in manifest.json")
     newer = {"format": "neargraph model", "version": 2, "files": dict.fromkeys(FILES, "")}
     refused(write(tmp_path / "c", manifest=newer), "version 2: expected")
     refused(write(tmp_path / "d", manifest=[1]), "manifest.json is not a valid manifest")
@@ -158,7 +161,7 @@ def test_archives_say_no_size_that_is_believed(tmp_path):
     # The last 22 bytes of an archive say how long its directory is, and where it begins.
     end = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 3, 3, 2**30, 0, 0)
     directory = sparse(tmp_path / "directory.ngm", 2**30 + 22, end)
-    assert allocated(directory, "its central directory is too large") < 2**20
+    assert allocated(directory, "the central directory of the archive is too large") < 2**20
     folder = write(tmp_path / "a")
     with zipfile.ZipFile(tmp_path / "whole.ngm", "w") as made:
         for one in (*FILES, "manifest.json"):

@@ -193,7 +193,10 @@ def test_a_store_that_moved_on_refuses_the_file_by_name(tmp_path):
     with ng.open(out) as store:
         with store.write() as tx:
             tx.update_features("node", 5, "x", np.zeros(48, dtype=np.float32))
-        advice = r"\(commit 0\).*\(commit 1\); compile it again .*--overwrite.*layout=\"paged\""
+        advice = (
+            r"\(commit 0\).*\(commit 1\); compile the direct layout again .*--overwrite"
+            r".*layout=\"paged\""
+        )
         with pytest.raises(CompiledMismatch, match=f"{file} .*{advice}"):
             ng.NumpySampler(store, [2], layout="direct")
     compiled(out, "--overwrite")
@@ -210,7 +213,7 @@ def test_a_rewrite_warns_before_it_removes_what_was_compiled(rewrite, tmp_path):
         run = getattr(store, rewrite)
         if rewrite == "reorganize":
             run(num_neighbors=[3], batch_size=50, dry_run=True)  # Which warns of nothing.
-        with pytest.warns(RuntimeWarning, match="kB in .*compile them again") as told:
+        with pytest.warns(RuntimeWarning, match="kB in .*compile these files again") as told:
             run(progress=lambda *_: there.append(file.exists()))
     assert there[0]
     assert not file.exists()

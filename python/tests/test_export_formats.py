@@ -284,7 +284,7 @@ def test_a_graph_larger_than_memory_is_refused_before_anything_is_read(tmp_path,
     arguments = ("export", path, tmp_path / "out.pt", "--format", "pyg", "--memory", "8MB")
     code, _, err = run(*arguments, capsys=capsys)
     assert code == 2
-    assert "as PyG tensors, but the limit is 8 MB" in err
+    assert "as PyG tensors, but the memory limit is 8 MB" in err
     assert "raise --memory to at least" in err
     assert [f.name for f in tmp_path.iterdir()] == ["a.ng"]
 

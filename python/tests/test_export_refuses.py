@@ -133,7 +133,7 @@ def test_a_filled_cache_is_refused_and_an_empty_one_is_not(tmp_path):
 def test_examples_that_do_not_tell_sizes_apart_are_refused(tmp_path):
     model, (x, edge_index) = two(gnn.SAGEConv, 16)
     model.eval()
-    refused(model, (x, edge_index[:, :NODES]), tmp_path, "37 nodes and as many edges")
+    refused(model, (x, edge_index[:, :NODES]), tmp_path, "37 nodes and 37 edges")
     refused(model, (x, edge_index[:, :1]), tmp_path, "edge_index.*size 1.*at least 2")
     refused(model, (x[:5], edge_index), tmp_path, "the model fails on the example")
 

@@ -83,7 +83,9 @@ def test_a_store_without_fanouts_or_with_other_tensors_is_refused(homo, tmp_path
 
     with pytest.raises(ng.ExportFailed, match="a store needs fanouts"):
         ng.export(WithAttributes().eval(), homo, tmp_path / "model")
-    with pytest.raises(ng.ExportFailed, match=r"forward takes colour, and a batch .* edge_attr"):
+    with pytest.raises(
+        ng.ExportFailed, match=r"forward\(\) requires colour, but a batch .* edge_attr"
+    ):
         ng.export(Wants().eval(), homo, tmp_path / "model", fanouts=[5])
 
 

@@ -53,7 +53,7 @@ OBJECTS = np.array([{"a": 1}, None], dtype=object)
 CASES = {
     "missing": (lambda d: d / "none.csv", r"none\.csv: no such file"),
     "empty text": (lambda d: text(d, "# nothing\n"), r"in\.csv: holds no edges"),
-    "one column": (lambda d: text(d, "17\n18\n"), r"in\.csv:1: has one column"),
+    "one column": (lambda d: text(d, "17\n18\n"), r"in\.csv:1: has only one column"),
     "binary": (lambda d: text(d, b"\0\1\2\3"), r"in\.csv: is binary"),
     "unknown folder": (lambda d: d, "not a folder of a known layout"),
     "ragged csv": (lambda d: text(d, "0,1\n1,2\n3\n4,5\n"), r"in\.csv.*line 3"),
@@ -73,11 +73,11 @@ CASES = {
     ),
     "falling pointers": (
         lambda d: npz(d, adj_indptr=np.array([0, 3, 2, 4])),
-        "row 1 has impossible pointers 3..2",
+        "row 1 has the pointers 3 and 2, but",
     ),
     "pointers past the end": (
         lambda d: npz(d, adj_indptr=np.array([0, 2, 3, 9])),
-        "row 2 has impossible pointers 3..9",
+        "row 2 has the pointers 3 and 9, but",
     ),
     "not square": (lambda d: npz(d, adj_shape=np.array([3, 5])), "store a square matrix"),
     "too few labels": (lambda d: npz(d, labels=np.array([0, 1])), "expected 3 rows"),
@@ -90,7 +90,7 @@ CASES = {
         lambda d: npz(d, adj_indices=np.array([1.0, 2.0, 0.0, 1.0])),
         "node ids have dtype float64",
     ),
-    "object arrays": (lambda d: npz(d, labels=OBJECTS), "need pickle"),
+    "object arrays": (lambda d: npz(d, labels=OBJECTS), "holds Python objects"),
     "missing member": (lambda d: npz(d, adj_indices=None), "has no member 'adj_indices'"),
     "unknown layout": (lambda d: npz(d, adj_indptr=None), "not an npz file of a known layout"),
     "npy of three columns": (

@@ -60,7 +60,7 @@ def test_a_table_has_two_node_types_too(tmp_path):
 
 @pytest.mark.parametrize("names", ["user", "user,rates,user", "a,b,c,d", ",rates,item", "a,", ""])
 def test_what_does_not_name_two_types_is_refused(names):
-    with pytest.raises(ValueError, match="does not name two node types, expected SOURCE"):
+    with pytest.raises(ValueError, match="does not name two different node types, expected SOURCE"):
         TextHints(bipartite=names)
 
 
@@ -72,9 +72,9 @@ def test_two_names_have_a_relation():
     ("options", "message"),
     [
         (["--undirected"], "(user, rates, item) joins two node types and cannot be undirected; "),
-        (["--num-nodes", "9"], "has several node types; leave out --num-nodes"),
+        (["--num-nodes", "9"], "--num-nodes applies to one node type; leave out --num-nodes"),
         (["--split-sizes", "50,25,25"], "choose one with --split-type: user, item"),
-        (["--format", "lists"], "bipartite is not a setting of the format lists; leave out"),
+        (["--format", "lists"], "--bipartite has no effect on the format lists; leave out"),
     ],
 )
 def test_options_that_need_one_type_are_refused(options, message, tmp_path):

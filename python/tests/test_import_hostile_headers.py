@@ -38,7 +38,7 @@ HEADERS = {
     "a shape of 64 dimensions": (npy(pairs(shape="(" + "1, " * 64 + ")")), "its header is"),
     "a shape without an end": (npy(pairs(shape="(1099511627776, 2)")), "of data, but shape"),
     "no shape": (npy(pairs(shape="()"), data=b"\0" * 8), "expected"),
-    "objects": (npy(pairs("'|O'")), "need pickle"),
+    "objects": (npy(pairs("'|O'")), "holds Python objects"),
     "a structured dtype": (npy(pairs("[('a', '<i8')]")), "a structured dtype"),
     "a dtype of text": (npy(pairs("'<U5'"), data=b"\0" * 400), "<U5"),
     "a dtype that is not one": (npy(pairs("'<q9'")), "dtype '<q9'"),
@@ -46,8 +46,8 @@ HEADERS = {
     "version 9": (npy(pairs(), version=9), "format version 9.0"),
     "no version": (b"\x93NUMPY", "format version missing"),
     "another beginning": (b"PK\x03\x04 not an array", "wrong magic bytes"),
-    "a header without an end": (npy(pairs())[:30], "truncated in its header"),
-    "a long header": (npy(" " * 100_000, version=2), "a header of 100000 bytes"),
+    "a header without an end": (npy(pairs())[:30], "header is truncated"),
+    "a long header": (npy(" " * 100_000, version=2), "header has 100000 bytes"),
     "less data than the shape": (npy(pairs(), data=b"\0" * 90), "of data, but shape"),
     "more data than the shape": (npy(pairs(), data=b"\0" * 990), "of data, but shape"),
     "an empty file": (b"", "wrong magic bytes"),
@@ -145,7 +145,7 @@ def moved(folder):
 
 ARCHIVES = {
     "encrypted members": (encrypted, "encrypted"),
-    "a member twice": (twice, "has two members 'edges'"),
+    "a member twice": (twice, "has several members called 'edges'"),
     "members packed with LZMA": (lambda d: packed(d, zipfile.ZIP_LZMA), "zip method 14"),
     "members packed with bzip2": (lambda d: packed(d, zipfile.ZIP_BZIP2), "zip method 12"),
     "a missing beginning": (shortened, "in.npz"),

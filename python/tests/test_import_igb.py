@@ -96,7 +96,7 @@ def test_a_file_that_is_cut_is_named(tmp_path):
     with pytest.raises(ng.ImportFailed, match="bytes of data"):
         import_graph(tmp_path / "tiny", tmp_path / "g.ng")
     file.write_bytes(b"\0" * 4097)
-    with pytest.raises(ng.ImportFailed, match=r"has no \.npy header, so its 4097 bytes"):
+    with pytest.raises(ng.ImportFailed, match=r"has 4097 bytes and no \.npy header"):
         import_graph(tmp_path / "tiny", tmp_path / "g.ng")
 
 

@@ -130,11 +130,11 @@ CASES = {
     "a weight that is no number": (text("src,dst,weight\n0,1,nan\n"), "is not finite"),
     "columns for a matrix": (
         lambda d: (npz(**RING_CSR)(d)[0], {"hints": TextHints(columns={"src": "1"})}),
-        "columns is not a setting of the format npz",
+        "columns= has no effect on the format npz",
     ),
     "relabelling what has numbers": (
         lambda d: (npz(**RING_CSR)(d)[0], {"relabel": True}),
-        "the input itself numbers the nodes",
+        "the input already numbers the nodes",
     ),
     "users without items": (
         text("0 1 2 3 4 5\n1 2\n2\n", "in.lists", format="lists"),
@@ -183,17 +183,17 @@ CASES = {
     "times of floats": (npys(edge_time=np.array([0, 1, 2, 2.5])), "is not a whole number"),
     "times beyond 63 bits": (
         npys(edge_time=np.array([0, 1, 2, 2**63], np.uint64)),
-        "does not fit in 63 bits",
+        "does not fit into int64",
     ),
     "labels beyond 63 bits": (
         npys(y=np.array([0, 1, 2, 2**63], np.uint64)),
-        "does not fit in 63 bits",
+        "does not fit into int64",
     ),
     "weights of f64": (npys(edge_weight=np.array([0.5, 0.1, 1, 1])), ("narrowed", 1)),
     "weights that are NaN": (npys(edge_weight=np.array([0.5, np.nan, 1, 1])), "is not finite"),
     "features that are short": (
         npys(x=X[:3], y=np.arange(4), edge_weight=np.ones(4, np.float32)),
-        r"different numbers of nodes: x\.npy 3, y\.npy 4",
+        r"different numbers of nodes: x\.npy has 3, y\.npy has 4",
     ),
     "edges beyond short features": (
         npys(x=X[:3], edge_weight=np.ones(4, np.float32)),
@@ -255,7 +255,7 @@ CASES = {
     ),
     "two tables of a type": (
         tables({"edges.parquet": EDGES, "nodes.parquet": NODES, "nodes.csv": "y\n0\n1\n2\n"}),
-        "holds the same type as",
+        "holds the same node or edge type as",
     ),
     "two columns of a name": (
         tables({"edges.csv": "src,dst,f,f\n0,1,2,3\n"}),

@@ -78,8 +78,8 @@ def test_several_splits_are_several_columns_in_the_order_of_their_names(tmp_path
         table(tmp_path / f"set/split/random/{part}.csv.gz", ids)
     plan = plan_source(tmp_path / "set")
     assert plan.facts[-2:] == [
-        "split_0 is the split 'random' of the data set",
-        "split_1 is the split 'time' of the data set",
+        "the tensor split_0 is the split 'random' of the data set",
+        "the tensor split_1 is the split 'time' of the data set",
     ]
     import_graph(tmp_path / "set", tmp_path / "g.ng")
     with ng.open(tmp_path / "g.ng", memory="64MB") as store:
@@ -255,7 +255,7 @@ BAD = {
     "more nodes than rows": ("num-node-list", [NODES + 1], "50 rows, expected 51"),
     "no count": ("num-node-list", [], "has no graph"),
     "a negative count": ("num-node-list", [-50], "not a list of counts"),
-    "an absurd count": ("num-node-list", [2**62, 2**62], "counts beyond 2"),
+    "an absurd count": ("num-node-list", [2**62, 2**62], "add up to 2"),
     "counts of other graphs": (
         "num-node-list",
         [25, 25],
@@ -264,9 +264,9 @@ BAD = {
     "counts that are fractions": ("num-edge-list", [300.5], "one column of whole numbers"),
     "an end that is far away": ("edge", [[0, NODES]] * EDGES, "node id 50"),
     "a negative end": ("edge", [[0, -1]] * EDGES, "negative node id -1"),
-    "ends that are fractions": ("edge", [[0.5, 1.0]] * EDGES, "not two columns of node ids"),
-    "an end that is missing": ("edge", [[np.nan, 1.0]] * EDGES, "not two columns of node ids"),
-    "three ends": ("edge", [[0, 1, 2]] * EDGES, "not two columns of node ids"),
+    "ends that are fractions": ("edge", [[0.5, 1.0]] * EDGES, "not have two columns of node ids"),
+    "an end that is missing": ("edge", [[np.nan, 1.0]] * EDGES, "not have two columns of node ids"),
+    "three ends": ("edge", [[0, 1, 2]] * EDGES, "not have two columns of node ids"),
     "labels of other nodes": ("node-label", [1, 2], "2 rows, expected 50"),
     "weights of two columns": (
         "edge_weight",
@@ -306,7 +306,9 @@ def test_a_file_that_is_cut_or_missing_is_named(name, tmp_path):
 def test_ids_of_a_graph_stay_in_it(tmp_path):
     graphs_set(tmp_path / "set")
     table(tmp_path / "set/raw/edge.csv.gz", [[0, 3]] + [[0, 0]] * 8)
-    with pytest.raises(ng.ImportFailed, match="edge 0 has node 3 of graph 0, which has 3 nodes"):
+    with pytest.raises(
+        ng.ImportFailed, match="edge 0 names node 3 of graph 0, but this graph has 3 nodes"
+    ):
         import_graph(tmp_path / "set", tmp_path / "g.ng")
 
 

@@ -107,6 +107,22 @@ def many_graphs():
     return graphs
 
 
+@pytest.mark.parametrize("sizes", [(3, 5), (1, 1)])
+def test_several_masks_of_many_graphs_are_several_splits(sizes, tmp_path):
+    """Two splits of eight nodes, and of two: as many as there are nodes."""
+    ends = torch.zeros(2, 1, dtype=torch.int64)
+    train = [torch.tensor([[node % 2 == 0, node % 3 == 0] for node in range(n)]) for n in sizes]
+    graphs = [
+        pyg.Data(x=torch.ones(len(mask), 1), edge_index=ends, train_mask=mask) for mask in train
+    ]
+    save(pyg.InMemoryDataset.collate(graphs), tmp_path / "in")
+    import_graph(tmp_path / "in", tmp_path / "g.ng")
+    with ng.open(tmp_path / "g.ng", memory="64MB") as store:
+        for split in range(2):
+            wanted = torch.cat(train)[:, split].nonzero().flatten()
+            assert store.split("train", index=split).tolist() == wanted.tolist()
+
+
 def test_many_graphs_are_one_block_diagonal_graph(tmp_path):
     graphs = many_graphs()
     (tmp_path / "in/processed").mkdir(parents=True)
@@ -176,8 +192,8 @@ def test_graphs_without_features_take_their_sizes_from_num_nodes(tmp_path):
         (lambda d, s: s.__setitem__("x", torch.tensor([0, 16, 15])), "at 0, or that decrease"),
         (lambda d, s: s.__setitem__("edge_index", "all"), "not lists of integers"),
         (lambda d, s: s.pop("y"), "rows, but no slices"),
-        (lambda d, s: d["edge_index"].__setitem__((0, 0), 3), "edge 0 has node 3 of graph 0"),
-        (lambda d, s: d["edge_index"].__setitem__((0, 0), -1), "edge 0 has node -1"),
+        (lambda d, s: d["edge_index"].__setitem__((0, 0), 3), "edge 0 names node 3 of graph 0"),
+        (lambda d, s: d["edge_index"].__setitem__((0, 0), -1), "edge 0 names node -1"),
         (lambda d, s: d.pop("edge_index"), "no edge_index"),
         (lambda d, s: d.pop("x"), "how many nodes"),
     ],
@@ -209,7 +225,7 @@ class Evil:
 def test_a_file_with_code_in_it_is_refused_and_runs_nothing(place, form, tmp_path):
     ran = str(tmp_path / "ran")
     save(place(Evil(ran)), tmp_path / "in", _use_new_zipfile_serialization=form == "zip")
-    with pytest.raises(ng.ImportFailed, match=r"mkdir, which is never loaded here"):
+    with pytest.raises(ng.ImportFailed, match=r"mkdir, which an import never loads"):
         import_graph(tmp_path / "in", tmp_path / "g.ng")
     assert not os.path.exists(ran)
 

@@ -79,7 +79,7 @@ def test_temporal_edges_keep_fractional_times_in_millionths(tmp_path):
         (
             "0 1 5\n",
             TextHints(columns={"src": "1", "dst": "0"}),
-            "leave it out, or read the file with format=",
+            "leave out this hint, or read the file with format=",
         ),
     ],
 )
@@ -104,20 +104,20 @@ def test_a_folder_of_several_sets_names_them(tmp_path):
         (sets / name).mkdir(parents=True)
         (sets / name / f"{name}_A.txt").write_text("1, 2\n")
     (sets / "notes.txt").write_text("0 1\n")
-    refused(sets, "not a folder of a known layout; name one of A, B$")
-    refused(sets, "not a TUDataset folder; give one of A, B$", "tudataset")
+    refused(sets, "not a folder of a known layout; give one of its entries A, B$")
+    refused(sets, "not a TUDataset folder; give one of its folders A, B$", "tudataset")
     planetoid = tmp_path / "planetoid"
     planetoid.mkdir()
     tiny_planetoid.write(planetoid)
     (planetoid / "ind.other.graph").write_bytes(b"")
-    refused(planetoid, r"name one of ind\.other\.graph, ind\.tiny\.graph$")
-    refused(planetoid, r"one of its files: ind\.other\.graph, ind\.tiny\.graph$", "planetoid")
+    refused(planetoid, r"one of its entries ind\.other\.graph, ind\.tiny\.graph$")
+    refused(planetoid, r"a file of one data set: ind\.other\.graph, ind\.tiny\.graph$", "planetoid")
     text = tmp_path / "text"
     text.mkdir()
     for name in ("node2label.txt.gz", "w.txt", "SOURCE", ".hidden.txt"):
         (text / name).write_text("0 1\n")
-    refused(text, r"name w\.txt$")
-    refused(text, "not a regular file but a folder; name a file in it$", "temporal")
+    refused(text, r"give w\.txt$")
+    refused(text, "not a regular file but a folder; give a file in the folder$", "temporal")
 
 
 def test_the_estimate_counts_pages_and_what_is_not_zero(tmp_path):

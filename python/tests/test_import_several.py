@@ -119,13 +119,13 @@ def missing(folder):
 
 def twice(folder):
     (folder / "a.csv").write_text("0,1\n")
-    return ["a.csv", "a.csv"], r"a\.csv: is given twice; name each input once"
+    return ["a.csv", "a.csv"], r"a\.csv: is given twice; give each input once"
 
 
 def linked(folder):
     (folder / "a.csv").write_text("0,1\n")
     (folder / "l.csv").symlink_to("a.csv")
-    return ["a.csv", "l.csv"], r"l\.csv: is given twice \(as .*a\.csv\)"
+    return ["a.csv", "l.csv"], r"l\.csv: is given twice \(also as .*a\.csv\)"
 
 
 def all_empty(folder):
@@ -147,13 +147,13 @@ def no_match(folder):
 def other_format(folder):
     (folder / "a.csv").write_text("0,1\n")
     np.savez(folder / "b.npz", edges=np.zeros((2, 2), np.int64))
-    return ["a.csv", "b.npz"], r"a\.csv looks like text, but .*b\.npz like npz"
+    return ["a.csv", "b.npz"], r"a\.csv has the format text, but .*b\.npz has the format npz"
 
 
 def single_format(folder):
     for name in ("a.npz", "b.npz"):
         np.savez(folder / name, edges=np.zeros((2, 2), np.int64))
-    return ["a.npz", "b.npz"], r"a\.npz and 1 more: the format npz takes one input"
+    return ["a.npz", "b.npz"], r"a\.npz and 1 more: the format npz takes only one input"
 
 
 def bad_line(folder):
@@ -216,7 +216,9 @@ def test_a_stream_of_python_is_read_once(tmp_path):
     stream = io.BytesIO(lines(EDGES).encode())
     import_graph(stream, tmp_path / "g.ng", edge_ids=True)
     assert ends(tmp_path / "g.ng") == EDGES
-    with pytest.raises(ng.ImportFailed, match="stream of str, not of bytes; open it in binary"):
+    with pytest.raises(
+        ng.ImportFailed, match="stream of str, not of bytes; open the stream in binary"
+    ):
         import_graph(io.StringIO("0 1\n"), tmp_path / "h.ng")
 
 
@@ -244,7 +246,7 @@ def test_the_copy_of_standard_input_is_reported(monkeypatch, tmp_path):
     ("given", "arguments", "message"),
     [
         (b"", [], "standard input: is empty"),
-        (b"\0\1\2", [], "standard input: is binary; name its format with --format"),
+        (b"\0\1\2", [], "standard input: is binary data of unknown format; name its format"),
         (b"\0\1\2", ["--format", "text"], "standard input: is binary, not text"),
         (b"0 1\n", ["--format", "npz"], "npz cannot be read from a stream"),
         (b"0 1\n", ["--format", "tex"], "'tex' is not a valid format; use one of text"),

@@ -112,7 +112,7 @@ CASES = {
     "a device": (lambda d: "/dev/zero", "not a regular file but a character device"),
     "a socket": (bound, "not a regular file but a socket"),
     "a loop of links": (loop, "cannot be read"),
-    "a link that leads nowhere": (nowhere, "a symbolic link that leads nowhere"),
+    "a link that leads nowhere": (nowhere, "is a symbolic link to a path that does not exist"),
     "a folder where an array is needed": (folder_as_member, "not a regular file but a folder"),
 }  # fmt: skip
 FORMATS = ("text", "lists", "temporal", "table", "npy", "npz", "musae")

@@ -56,7 +56,7 @@ def test_a_type_that_has_splits_gets_no_other(tmp_path):
     codes = np.zeros(100, np.uint8)
     plan.nodes[0].tensors.append(TensorPlan("split_0", "u8", (), lambda: iter([codes]), 100))
     options = ImportOptions(split_sizes=(60, 20, 20))
-    with pytest.raises(ng.ImportFailed, match="splits of its own; leave out split_sizes="):
+    with pytest.raises(ng.ImportFailed, match="splits in the input; leave out split_sizes="):
         run_import(plan, tmp_path / "g.ng", options)
 
 

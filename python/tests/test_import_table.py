@@ -97,7 +97,7 @@ def test_string_columns_become_string_ids(tmp_path):
         ({"src": [0, -1], "dst": [0, 1]}, "row 1 has the negative node id -1"),
         ({"src": [0, None], "dst": [0, 1]}, "row 1 is null"),
         ({"src": [0.5, 1.0], "dst": [0, 1]}, "node ids have dtype float64"),
-        ({"src": [0, 1], "other": [0, 1]}, "no column for dst"),
+        ({"src": [0, 1], "other": [0, 1]}, "no column with a name like 'dst'"),
         ({"src": [0, 1], "dst": [0, 1], "edge_id": [0, 2]}, "row 1 has edge id 2"),
         (
             {"src": [0, 1], "dst": [0, 1], "v": [[1.0], [1.0, 2.0]]},

@@ -219,7 +219,7 @@ BAD = {
     ),
     "no such key": bad(
         [*EDGE, "--nodes", "a=n.csv", "--key", "a=name"],
-        "n.csv: has no column 'name'; name one of its columns: id, age",
+        "n.csv: has no column 'name'; use one of its columns: id, age",
         e="src,dst\n0,1\n",
         n="id,age\n0,1\n",
     ),
@@ -243,17 +243,18 @@ BAD = {
     ),
     "no such type": bad(
         [*EDGE, "--key", "c=id"],
-        "node type 'c' has no table (node tables: none)",
+        "node type 'c' has no table to read its keys from (node types with a table: none)",
         e="src,dst\n0,1\n",
     ),
     "no such table": bad(
         ["--edges", "a,to,b=f.csv"], "f.csv: no such file or folder; check the path"
     ),
     "no match": bad(["--edges", "a,to,b=f*.csv"], "f*.csv: no file matches this pattern"),
-    "an empty table": bad(EDGE, "e.csv: is damaged or has another format (Empty CSV file)", e=""),
+    "an empty table": bad(EDGE, "another format than its name says (Empty CSV file)", e=""),
     "no ends": bad(
         EDGE,
-        "e.csv: has no column for src (columns: x, y); name the columns with --columns src=NAME",
+        "e.csv: has no column with a name like 'src' (columns: x, y); name the columns with "
+        "--columns src=NAME",
         e="x,y\n0,1\n",
     ),
     "other columns": bad(
@@ -264,7 +265,7 @@ BAD = {
     ),
     "a file twice": bad(
         ["--edges", "a,to,b=e.csv", "--edges", "a,to,b=e.csv"],
-        "e.csv: is given twice; name each input once",
+        "e.csv: is given twice; give each input once",
         e="src,dst\n0,1\n",
     ),
     "no edges": bad(["--nodes", "a=n.csv"], "--nodes needs a table of edges: --edges SRC,REL,DST"),
@@ -283,20 +284,20 @@ BAD = {
         "'source=0' is not a valid column, expected src=, dst=, time=, weight= or edge_id=",
     ),
     "a header": bad(
-        [*EDGE, "--header"], "header is not a setting of the format table; leave out --header"
+        [*EDGE, "--header"], "--header has no effect on the format table; leave out --header"
     ),
     "two types by name": bad(
         [*EDGE, "--bipartite", "a,b"],
-        "edge tables name their node types; leave out --bipartite",
+        "edge tables already name their node types; leave out --bipartite",
         e="src,dst\n0,1\n",
     ),
     "another format": bad(
-        [*EDGE, "--format", "npz"], "cannot be read as the format npz; leave out"
+        [*EDGE, "--format", "npz"], "cannot be read in the format 'npz'; leave out"
     ),
     "text": bad(
         ["--edges", "a,to,b=e.md"], "e.md: its name is not that of a table; rename it", md="0 1\n"
     ),
-    "a name that is empty": bad(EDGE, "a name is empty", e="src,dst\nx,y\n,y\n"),
+    "a name that is empty": bad(EDGE, "a string id is empty", e="src,dst\nx,y\n,y\n"),
 }
 
 

@@ -24,7 +24,7 @@ NAMES = {
 @pytest.mark.parametrize("name", NAMES)
 def test_a_name_says_what_to_download_and_what_to_give(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ng.ImportFailed, match="neargraph downloads nothing") as caught:
+    with pytest.raises(ng.ImportFailed, match="neargraph does not download data") as caught:
         plan_source(name)
     message = str(caught.value)
     assert "\n" not in message

@@ -442,7 +442,9 @@ def test_links_whose_other_direction_has_no_times_are_refused(tmp_path):
         fanouts = {BUYS: [-1, -1], SOLD: [0, 0]}
         for batch in ng.LinkNeighborLoader(store, fanouts, BUYS, batch_size=9, **how):
             assert batch[SOLD].num_edges == 0
-        with pytest.raises(ng.UnsupportedArgument, match="have none; give edge_label_time"):
+        with pytest.raises(
+            ng.UnsupportedArgument, match="have no times; give the times of the links"
+        ):
             ng.LinkNeighborLoader(store, fanouts, SOLD, **how)
 
 
@@ -459,8 +461,8 @@ def test_links_whose_other_direction_has_no_times_are_refused(tmp_path):
         ({"edge_label_index": "sells"}, "sells"),
         ({"edge_label": [1, 2]}, "edge_label"),
         ({"edge_label": 1}, "edge_label"),
-        ({"edge_label": ["a", "b"]}, "edge_label must hold one number per link"),
-        ({"edge_label": [None] * 1500}, "edge_label must hold one number per link"),
+        ({"edge_label": ["a", "b"]}, "edge_label= must hold one number per link"),
+        ({"edge_label": [None] * 1500}, "edge_label= must hold one number per link"),
         ({"sampler": [1]}, "edge_label_index="),
         ({"edge_label": [1] * 1500, "neg_sampling": "triplet"}, "edge_label"),
         ({"edge_label_time": [1] * 1500}, "edge_label_time"),

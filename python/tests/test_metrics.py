@@ -153,7 +153,7 @@ def test_an_area_of_one_class_alone_is_refused(kind, outputs):
     metrics = Metrics(kind, ["roc-auc"], outputs)
     targets = torch.zeros(5, dtype=torch.int64) if kind == "classes" else torch.zeros(5, 2)
     metrics.update(torch.randn(5, 2), targets)
-    said = "all 5 are negative" if kind == "classes" else "none of the 2 columns has both"
+    said = "all 5 are negative" if kind == "classes" else "none of the 2 label columns has both"
     with pytest.raises(ng.UnsupportedArgument, match=said):
         metrics.compute()
 

@@ -123,16 +123,25 @@ def test_predictions_are_classes_labels_or_values():
 
 def test_what_heads_do_not_have_is_refused():
     for message, call in [
-        ("form is 'trans'; use distmult or bilinear", lambda: RelationDecoder(4, 3, form="trans")),
-        ("pool is 'last'; use mean, sum or max", lambda: GraphDecoder(4, 3, pool="last")),
-        ("num_layers is 0; use 1 or more", lambda: NodeDecoder(4, 3, num_layers=0)),
-        ("task is 'ranking'", lambda: task_loss("ranking", torch.zeros(2, 3), torch.zeros(2))),
         (
-            r"labels have shape \[2\], multilabel needs \[2, 3\]",
+            "form='trans' is not valid: expected 'distmult' or 'bilinear'",
+            lambda: RelationDecoder(4, 3, form="trans"),
+        ),
+        (
+            "pool='last' is not valid: expected 'mean', 'sum' or 'max'",
+            lambda: GraphDecoder(4, 3, pool="last"),
+        ),
+        ("num_layers=0 is not valid: expected 1 or more", lambda: NodeDecoder(4, 3, num_layers=0)),
+        (
+            "task='ranking' is not valid",
+            lambda: task_loss("ranking", torch.zeros(2, 3), torch.zeros(2)),
+        ),
+        (
+            r"labels have shape \[2\]: expected shape \[2, 3\] for task='multilabel'",
             lambda: task_loss("multilabel", torch.zeros(2, 3), torch.zeros(2)),
         ),
         (
-            r"labels have shape \[2, 3\], classification needs \[2\]",
+            r"labels have shape \[2, 3\]: expected shape \[2\] for task='classification'",
             lambda: task_loss("classification", torch.zeros(2, 3), torch.zeros(2, 3)),
         ),
     ]:

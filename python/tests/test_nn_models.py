@@ -164,18 +164,21 @@ def test_pinsage_runs_on_visits_of_walks(homo):
 
 def test_a_batch_without_what_a_model_needs_is_refused(homo):
     (batch, *_) = ng.NeighborLoader(homo, [2], batch_size=64)
-    with pytest.raises(UnsupportedArgument, match="PinSAGE needs edge_weight"):
+    with pytest.raises(UnsupportedArgument, match="PinSAGE needs the attribute 'edge_weight'"):
         on_batch(PinSAGE(6, 8, 5), batch)
     with pytest.raises(UnsupportedArgument, match="GraphSAGE does not use degrees"):
         on_batch(GraphSAGE(6, 8, 5), batch, degrees=InDegrees(homo))
     (batch, *_) = ng.NeighborLoader(homo, [2], batch_size=64, attrs=["y"])
-    with pytest.raises(UnsupportedArgument, match="the batch has no x"):
+    with pytest.raises(UnsupportedArgument, match="the batch has no tensor 'x'"):
         on_batch(GraphSAGE(6, 8, 5), batch)
     for make, message in [
-        (lambda: GAT(6, 9, 5, heads=4), "9 and heads 4"),
-        (lambda: GraphSAGE(6, 8, 5, aggr="sum"), "'sum'; use mean, max or pool"),
-        (lambda: GIN(6, 8, 5, num_layers=0), "num_layers is 0"),
-        (lambda: TemporalGAT(6, 8, 5), "out_channels 5 and heads 2"),
+        (lambda: GAT(6, 9, 5, heads=4), "hidden_channels=9 and heads=4"),
+        (
+            lambda: GraphSAGE(6, 8, 5, aggr="sum"),
+            "'sum' is not valid: expected 'mean', 'max' or 'pool'",
+        ),
+        (lambda: GIN(6, 8, 5, num_layers=0), "num_layers=0 is not valid"),
+        (lambda: TemporalGAT(6, 8, 5), "out_channels=5 and heads=2"),
     ]:
         with pytest.raises(ValueError, match=message):
             make()

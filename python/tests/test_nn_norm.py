@@ -70,5 +70,5 @@ def test_a_single_row_is_normalised_by_the_statistics_until_now():
 
 
 def test_a_norm_that_is_not_there_is_refused():
-    with pytest.raises(ValueError, match="norm is 'layer'; use none or batch"):
+    with pytest.raises(ValueError, match="norm='layer' is not valid: expected 'none' or 'batch'"):
         GIN(6, 8, 3, norm="layer")

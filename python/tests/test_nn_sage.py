@@ -108,7 +108,7 @@ def test_relu_with_dropout_equals_one_after_the_other(share, training):
 def test_hops_are_cut_one_per_layer():
     hops = Hops((2, 4, 8), (6, 9))
     assert [hops.kept(layer, 2) for layer in (0, 1, 2)] == [(14, 15), (6, 6), (2, 0)]
-    with pytest.raises(ValueError, match="2 counts, expected 3"):
+    with pytest.raises(ValueError, match="2 counts: expected 3"):
         Hops.of([1, 2], [3, 4])
 
 

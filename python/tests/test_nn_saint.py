@@ -46,5 +46,5 @@ def test_the_loss_weighs_each_node_and_looks_at_the_mask_alone():
     assert saint_loss(losses, norm) == 0.5 + 0.5 + 32
     assert saint_loss(losses, norm, mask) == 1
     assert saint_loss(losses[mask], norm, mask) == 1
-    with pytest.raises(ValueError, match=r"losses have shape \[1\]: expected \[2\]"):
+    with pytest.raises(ValueError, match=r"losses have shape \[1\]: expected shape \[2\]"):
         saint_loss(losses[:1], norm, mask)

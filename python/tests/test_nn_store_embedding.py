@@ -201,9 +201,11 @@ def test_a_checkpoint_that_cannot_be_gone_back_to_is_refused(store, tmp_path):
         StateMismatch, match=r"restored only to step 6, .* of step 3; load the newest"
     ):
         emb.load_state_dict(first)
-    with pytest.raises(StateMismatch, match="optimizer='adagrad', but this one has 'sgd'"):
+    with pytest.raises(
+        StateMismatch, match="optimizer='adagrad', but this embedding has optimizer='sgd'"
+    ):
         StoreEmbedding(store, DIM, "node", optimizer="sgd").load_state_dict(first)
-    with pytest.raises(StateMismatch, match="an older copy of the store"):
+    with pytest.raises(StateMismatch, match="this store is an older copy"):
         emb.load_state_dict({**second, "lsn": store.lsn + 1})
     for one, other in zip(columns(store, "adagrad"), before, strict=True):
         assert np.array_equal(one, other)
@@ -213,7 +215,7 @@ def test_a_checkpoint_that_cannot_be_gone_back_to_is_refused(store, tmp_path):
     assert emb.load_state_dict(state) == 0
     train_store(emb, 3, 6)
     emb.flush()
-    with pytest.raises(StateMismatch, match=r"up to step 6, .* undo=False keeps no undo rows"):
+    with pytest.raises(StateMismatch, match=r"up to step 6, .* undo=False rows cannot be restored"):
         emb.load_state_dict(state)
 
 
@@ -438,16 +440,16 @@ def test_what_does_not_fit_is_refused_with_what_would(store):
         (
             {"dim": 5},
             UnsupportedArgument,
-            r"'emb' of 'node' has dtype f32 and rows of shape \[12\]",
+            r"'emb' of node type 'node' has dtype f32 and rows of shape \[12\]",
         ),
-        ({"dim": 0}, UnsupportedArgument, "dim must be 1 or more"),
+        ({"dim": 0}, UnsupportedArgument, "dim=0, .* expected dim= of 1 or more"),
         ({"node_type": "nobody"}, NameNotFound, "no node type 'nobody'"),
         ({"node_type": None}, NameNotFound, "a node type must be named"),
-        ({"optimizer": "lamb"}, UnsupportedArgument, "'lamb'; use sgd, adagrad, adam"),
-        ({"momentum": 0.9}, UnsupportedArgument, "adagrad has no setting 'momentum'"),
-        ({"lr": -1.0}, UnsupportedArgument, "lr of adagrad is -1.0"),
-        ({"optimizer": "adam", "beta1": 1.0}, UnsupportedArgument, "beta1 of adam is 1.0"),
-        ({"memory": 100}, BudgetTooSmall, "a row with its state takes 112"),
+        ({"optimizer": "lamb"}, UnsupportedArgument, "expected one of 'sgd', 'adagrad', 'adam'"),
+        ({"momentum": 0.9}, UnsupportedArgument, "optimizer='adagrad' has no setting 'momentum'"),
+        ({"lr": -1.0}, UnsupportedArgument, "lr=-1.0 is not valid for optimizer='adagrad'"),
+        ({"optimizer": "adam", "beta1": 1.0}, UnsupportedArgument, "beta1=1.0 is not valid for"),
+        ({"memory": 100}, BudgetTooSmall, "one row with dim=12 and its optimiser state take 112"),
         ({"memory": "much"}, ValueError, "is not a valid size"),
     ]:
         with pytest.raises(error, match=message):

@@ -60,7 +60,7 @@ def test_every_kind_of_store_is_told(stores):
 def test_each_model_runs_on_batches_of_the_stores_it_names_and_on_no_other(stores, name, kind):
     spec, store = spec_of(name), stores[kind]
     if kind not in spec.stores:
-        with pytest.raises(UnsupportedArgument, match=f"this one is {kind}; use one of"):
+        with pytest.raises(UnsupportedArgument, match=f"this store is {kind}; use one of"):
             build(name, store.schema, 8)
         return
     torch.manual_seed(31)
@@ -114,18 +114,18 @@ def test_what_the_table_does_not_have_is_refused_with_what_it_has(stores):
         (NameNotFound, "no model 'sages': expected one of sage, s", lambda: spec_of("sages")),
         (
             UnsupportedArgument,
-            "no setting 'heads'; it has hidden_channels, num_layers",
+            "no setting 'heads'; its settings are hidden_channels, num_layers",
             lambda: build("gcn", plain, 3, heads=2),
         ),
         (
             UnsupportedArgument,
-            "width 6 with these settings, but out_channels is 3",
+            "width 6 with these settings, but out_channels=3",
             lambda: build("lightgcn", shop, 3),
         ),
         (UnsupportedArgument, "give out_channels=198", lambda: build("ngcf", shop, 3)),
         (
             UnsupportedArgument,
-            "in_channels is a mapping, but there is only one node type",
+            "in_channels= is a mapping, but the store has only one node type",
             lambda: build("gcn", plain, 3, in_channels={"node": 3}),
         ),
         (
@@ -133,7 +133,7 @@ def test_what_the_table_does_not_have_is_refused_with_what_it_has(stores):
             "no node type 'nobody'",
             lambda: build("rgcn", typed, 3, in_channels={"nobody": 3}),
         ),
-        (ValueError, "num_layers is 0", lambda: build("gin", plain, 3, num_layers=0)),
+        (ValueError, "num_layers=0 is not valid", lambda: build("gin", plain, 3, num_layers=0)),
     ]:
         with pytest.raises(error, match=message):
             call()

@@ -139,7 +139,7 @@ def test_rgcn_takes_a_column_of_relations_where_there_is_one_edge_type():
         h = theirs(h if layer == 0 else h.relu(), edge_index, relation)
     assert (model(x, edge_index, relation) - h).abs().max() < 1e-5
     for wrong in [(x, edge_index), ({"": x}, {("", "", ""): edge_index})]:
-        with pytest.raises(ValueError, match="give x, edge_index and edge_type as tensors"):
+        with pytest.raises(ValueError, match="give x=, edge_index= and edge_type= as tensors"):
             model(*wrong)
     with pytest.raises(ValueError, match="or two integers"):
         RGCN(6, 8, 5, [("a", "to", "a")])
@@ -264,14 +264,14 @@ def test_a_type_without_features_learns_one_row(hetero):
 
 
 def test_what_a_typed_model_cannot_run_on_is_refused(shop):
-    with pytest.raises(ValueError, match="needs in_channels of 'item'"):
+    with pytest.raises(ValueError, match="needs in_channels= for node type 'item'"):
         HeteroGNN({"user": 6}, [BUYS], 8, 5)
     with pytest.raises(ValueError, match="no rows of node type 'item'"):
         HeteroGNN({"user": 6, "item": 6}, [BUYS], 8, 5)({"user": torch.rand(3, 6)}, {})
     x, edge_index = full_graph(shop)
     with pytest.raises(ValueError, match="no edge type leads to 'user'"):
         LightGCN()(x, {BUYS: edge_index[BUYS]})
-    with pytest.raises(ValueError, match="'sum'; use sage or gat"):
+    with pytest.raises(ValueError, match="'sum' is not valid: expected 'sage' or 'gat'"):
         HeteroGNN({"user": 6}, [], 8, 5, conv="sum")
 
 

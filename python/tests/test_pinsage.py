@@ -168,7 +168,7 @@ def test_named_tensors_of_the_seeds_are_read(shop_store):
 
 @pytest.mark.parametrize("percent", [float("nan"), -1, 101, "a", None])
 def test_percentages_that_hold_nothing_out_are_refused(percent):
-    with pytest.raises(ValueError, match="percent must be a number from 0 to 100"):
+    with pytest.raises(ValueError, match=r"percent=.* is not valid: expected a number"):
         HeldOutEdges(0, percent, True)
 
 
@@ -182,10 +182,10 @@ def test_percentages_that_hold_nothing_out_are_refused(percent):
         ({"restart": 1.0}, "restart"),
         ({"restart": "x"}, "restart='x' is not valid"),
         ({"restart": float("nan")}, "restart=.* is not valid"),
-        ({"num_walks": 2**33}, "num_walks must be"),
-        ({"num_walks": None}, "num_walks must be"),
-        ({"walk_length": 2**40}, "walk_length must be"),
-        ({"num_neighbors": [2**40]}, "num_neighbors must be"),
+        ({"num_walks": 2**33}, "num_walks=.* is not valid: expected"),
+        ({"num_walks": None}, "num_walks=.* is not valid: expected"),
+        ({"walk_length": 2**40}, "walk_length=.* is not valid: expected"),
+        ({"num_neighbors": [2**40]}, "num_neighbors=.* is not valid: expected"),
         ({"attrs": ["x", "edge_attr"]}, "'edge_attr', a tensor of"),
         ({"attrs": {"user": ["x"], "item": ["x"]}}, "'x', a tensor of 'user'"),
         ({"sampler": [1]}, "input_nodes="),

@@ -147,7 +147,7 @@ def test_links_that_the_store_does_not_have_are_refused(homo, hetero):
         (hetero, (("paper", "author"), pairs), "author"),
         (hetero, (None, pairs), "an edge type must be named"),
         (homo, pairs + 300, "300"),
-        (homo, pairs[0], "sources and destinations"),
+        (homo, pairs[0], "with sources in row 0"),
     ):
         with pytest.raises((ng.NeargraphError, ValueError), match=named):
             LinkLoader(store, store.sampler([2]), edge_label_index=given)

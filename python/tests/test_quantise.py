@@ -166,10 +166,15 @@ def test_what_does_not_fit_is_named_and_nothing_is_written(model_file, tmp_path)
         assert not target.exists()
 
     refused(UnsupportedArgument, "to='int4' is not valid", to="int4")
-    refused(UnsupportedArgument, "needs data on which to search formats", to="fixed8", data=None)
-    refused(UnsupportedArgument, "data has no 'x'", data={"edge_index": data["edge_index"]})
+    refused(
+        UnsupportedArgument,
+        "needs example inputs to choose the fixed-point formats",
+        to="fixed8",
+        data=None,
+    )
+    refused(UnsupportedArgument, "data= has no 'x'", data={"edge_index": data["edge_index"]})
     whole = data | {"x": data["edge_index"]}
-    refused(UnsupportedArgument, "'x' is int64, expected float32", data=whole)
+    refused(UnsupportedArgument, "'x' in data= has dtype int64: expected float32", data=whole)
     refused(WrongInput, "33 is not a valid number of bits", to="fixed33")
     bad = data["x"].copy()
     bad[3, 3] = np.nan

@@ -90,9 +90,9 @@ def test_ranks_repeat_no_node_and_have_the_edges_of_their_shares(homo, homo_grap
     [
         ({"num_parts": 0}, "num_parts"),
         ({"num_parts": 301}, "num_parts"),
-        ({"num_parts": "4"}, "num_parts must be a whole number"),
-        ({"num_parts": 2.5}, "num_parts must be a whole number"),
-        ({"num_parts": None}, "num_parts must be a whole number"),
+        ({"num_parts": "4"}, "num_parts='4' is not valid: expected a whole number"),
+        ({"num_parts": 2.5}, "num_parts=2.5 is not valid: expected a whole number"),
+        ({"num_parts": None}, "num_parts=None is not valid: expected a whole number"),
         ({"num_parts": 2, "ranks": ng.Ranks(0, 2, pad=True)}, "pad=True would repeat nodes"),
         ({"num_parts": 2, "sampler": [1]}, "leave it out"),
         ({"num_parts": 2, "batch_size": 5}, "batch_size"),

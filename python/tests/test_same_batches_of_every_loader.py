@@ -106,7 +106,7 @@ def large(tmp_path_factory):
     }
 
 
-@pytest.mark.filterwarnings("ignore:reading batch by batch")
+@pytest.mark.filterwarnings("ignore:rows are read batch by batch")
 @pytest.mark.parametrize("name", [*LOADERS, *WALKS])
 def test_rows_that_do_not_fit_are_read_within_the_budget(large, name):
     found, rows, stats = digest(name, large[kind_of(name)], memory="16MB")

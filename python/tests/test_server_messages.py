@@ -35,10 +35,10 @@ def test_a_missing_token_is_given_as_each_face_takes_it():
 
 
 def test_words_of_the_server_become_options():
-    remedy = "name one, such as graph='papers'"
+    remedy = "name a graph, such as graph='papers'"
     error = request_failed("NotFound", "GRAPH_NOT_FOUND", "no graph name", "graph", remedy)
     assert str(error).endswith("graph='papers'")
-    assert one_line(error, OPTIONS).endswith("name one, such as --graph papers")
+    assert one_line(error, OPTIONS).endswith("name a graph, such as --graph papers")
 
 
 def test_a_server_that_is_not_there_is_named_with_what_to_do(capfd):

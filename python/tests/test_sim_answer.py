@@ -116,7 +116,7 @@ def test_the_simplest_within_five_percent_is_recommended():
     assert "It is the simplest choice within 5 % of the fastest, BG-2." in found.words()
     assert (
         "With TLC flash, the recommendation is BG-2, the simplest choice within 5 % of the "
-        "fastest: 4 times as fast as this host." in found.words()
+        "fastest device: 4 times as fast as this host." in found.words()
     )
     found = answered(here, uring, step("BG-1", 900.0), step("BG-2", 1000.0))
     assert found.recommended == "BG-2"
@@ -129,7 +129,7 @@ def test_the_simplest_within_five_percent_is_recommended():
     assert answered(here, uring, step("host-DRAM", 5000.0)).best == "CC-uring"
     fits = answered(here, uring, step("BG-2", 1000.0), memory=100_000)
     assert (fits.recommended, fits.best) == ("this host", "BG-2")
-    assert "it fits. Buy nothing: the loader reads from memory" in fits.words()
+    assert "the graph fits. Buy nothing: the loader reads from memory" in fits.words()
     assert "TLC" not in " ".join(fits.dependence())
 
 
@@ -289,7 +289,9 @@ def test_the_loader_of_a_store_is_run_and_watched(homo):
     assert some.runs.details[0]["batches"][0]["targets"] == 4
     with pytest.raises(UnsupportedArgument, match="memory= applies only to a trace"):
         ng.sim.what_would_it_buy(homo, HOST, memory="1GB")
-    with pytest.raises(UnsupportedArgument, match="repeats is 0; use a whole number"):
+    with pytest.raises(
+        UnsupportedArgument, match="repeats=0 is not valid: expected a whole number"
+    ):
         ng.sim.what_would_it_buy(homo, HOST, repeats=0)
 
 

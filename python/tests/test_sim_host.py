@@ -38,15 +38,15 @@ def test_a_host_takes_what_its_reads_take_at_the_rate_of_its_disk(trace):
 @pytest.mark.parametrize(
     ("change", "what"),
     [
-        ({"cores": 0}, "cores is 0; use"),
+        ({"cores": 0}, r"host\['cores'\]=0 is not valid"),
         ({"depths": [2, 64]}, "ascend"),
         ({"reads_per_s": [1.0]}, "2 depths but 1 rates"),
         ({"cpu_ns_per_read": -1.0}, "-1 ns"),
-        ({"depth": -3}, "depth is -3; use a whole number"),
+        ({"depth": -3}, r"depth'\]=-3 is not valid: expected a whole number"),
         ({"depth": 1 << 20}, "depth is 1048576, expected 1 to 65536"),
-        ({"cache_pages": 1.5}, "cache_pages is 1.5; use a whole number"),
-        ({"bytes_per_s": float("nan")}, "has nan in place of a number"),
-        ({"reads_per_s": [1.0, "many"]}, "has 'many' in place of a number"),
+        ({"cache_pages": 1.5}, r"cache_pages'\]=1.5 is not valid: expected a whole number"),
+        ({"bytes_per_s": float("nan")}, "expected finite numbers, got nan"),
+        ({"reads_per_s": [1.0, "many"]}, "expected finite numbers, got 'many'"),
     ],
 )
 def test_a_host_that_cannot_be_is_refused_by_name(trace, change, what):
@@ -72,7 +72,7 @@ def test_a_page_cache_keeps_pages_from_batch_to_batch():
 
 
 def test_what_is_missing_of_a_host_is_named(trace):
-    with pytest.raises(UnsupportedArgument, match="no bytes_per_s, cores"):
+    with pytest.raises(UnsupportedArgument, match="lacks 'bytes_per_s', 'cores'"):
         ng.sim.simulate_host(trace, {k: HOST[k] for k in HOST if k not in ("bytes_per_s", "cores")})
 
 
@@ -136,7 +136,7 @@ def test_workers_share_a_device_and_fewer_targets_a_command_cost_more():
     assert fine[2] == pytest.approx(10e-6)
     for how, message in (
         ({"targets_per_command": 2}, "CC does not support 2 targets per command; only SmartSAGE"),
-        ({"workers": 65}, "workers is 65; use a whole number from 1 to 64"),
+        ({"workers": 65}, "workers=65 is not valid: expected a whole number from 1 to 64"),
         ({"workers": 2, "grouped": 3}, "2 workers cannot be combined with 3 grouped batches"),
         ({"workers": 2, "cache_pages": 9}, "2 workers cannot be combined with a cache of 9 pages"),
     ):

@@ -84,12 +84,12 @@ def test_no_locality_is_that_of_random_targets(store):
 
 
 def test_a_locality_out_of_reach_is_refused_with_the_largest(store):
-    with pytest.raises(UnsupportedArgument, match=r"locality 0\.99 cannot be reached") as refused:
+    with pytest.raises(UnsupportedArgument, match=r"locality=0\.99 cannot be reached") as refused:
         draw(store, locality=0.99)
-    largest = float(str(refused.value).split("largest is ")[1].split(":")[0])
+    largest = float(str(refused.value).split("repeats= is ")[1].split(";")[0])
     assert draw(store, locality=largest).about["locality"] == pytest.approx(largest, abs=0.02)
     # Without common draws a subgraph shares less.
-    with pytest.raises(UnsupportedArgument, match="or a larger window"):
+    with pytest.raises(UnsupportedArgument, match="raise fanouts= or window="):
         draw(store, locality=largest, window=1)
 
 
@@ -121,7 +121,7 @@ def test_repeats_and_locality_go_together(store):
 
 def test_every_node_can_be_asked_for_once(store):
     assert np.array_equal(np.sort(draw(store, NODES).targets), np.arange(NODES))
-    with pytest.raises(UnsupportedArgument, match=f"have {NODES + 1} different targets"):
+    with pytest.raises(UnsupportedArgument, match=f"need {NODES + 1} different targets"):
         draw(store, NODES + 1)
     assert len(draw(store, NODES + 1, repeats=0.1).targets) == NODES + 1
 
@@ -237,26 +237,29 @@ def test_requests_of_a_small_graph_with_lone_nodes(homo):
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"count": 1}, "count is 1; use a whole number from 2"),
-        ({"count": 3.0}, "count is 3.0"),
-        ({"locality": -0.1}, "locality is -0.1; use a number from 0 to 1"),
-        ({"locality": 40}, "locality is 40"),
-        ({"locality": float("nan")}, "locality is nan"),
-        ({"locality": "half"}, "locality is 'half'"),
-        ({"locality": True}, "locality is True"),
-        ({"repeats": 1.0}, "the first request cannot"),
-        ({"repeats": -1}, "repeats is -1; use a number from 0 to 1"),
-        ({"repeats": None}, "repeats is None"),
+        ({"count": 1}, "count=1 is not valid: expected a whole number from 2"),
+        ({"count": 3.0}, "count=3.0"),
+        ({"locality": -0.1}, "locality=-0.1 is not valid: expected a number from 0 to 1"),
+        ({"locality": 40}, "locality=40"),
+        ({"locality": float("nan")}, "locality=nan"),
+        ({"locality": "half"}, "locality='half'"),
+        ({"locality": True}, "locality=True"),
+        ({"repeats": 1.0}, "the first request has no earlier one"),
+        ({"repeats": -1}, "repeats=-1 is not valid: expected a number from 0 to 1"),
+        ({"repeats": None}, "repeats=None"),
         ({"fanouts": []}, "expected 1 to 16"),
-        ({"fanouts": [3, 0]}, "fanouts is 0"),
-        ({"window": 0}, "window is 0"),
-        ({"window": "64"}, "window is '64'"),
-        ({"shuffle_within": -1}, "shuffle_within is -1"),
-        ({"reorder_within": 1}, "which changes nothing"),
-        ({"reorder_within": 1 << 20}, "reorder_within is 1048576; use a whole number"),
-        ({"keep_results": -1}, "keep_results is -1"),
-        ({"keep_results": 2.5}, "keep_results is 2.5"),
-        ({"seed": -1}, "seed is -1"),
+        ({"fanouts": [3, 0]}, "fanouts=0"),
+        ({"window": 0}, "window=0"),
+        ({"window": "64"}, "window='64'"),
+        ({"shuffle_within": -1}, "shuffle_within=-1"),
+        ({"reorder_within": 1}, "reorder_within=1 changes nothing"),
+        (
+            {"reorder_within": 1 << 20},
+            "reorder_within=1048576 is not valid: expected a whole number",
+        ),
+        ({"keep_results": -1}, "keep_results=-1"),
+        ({"keep_results": 2.5}, "keep_results=2.5"),
+        ({"seed": -1}, "seed=-1"),
     ],
 )
 def test_nonsense_is_refused_with_its_name(store, wrong, said):

@@ -107,7 +107,7 @@ def test_requests_on_a_simulated_ssd_are_whole_pages_of_files_one_behind_the_oth
     found = wrote.on_ssd(device)
     assert found["seconds"] == pytest.approx(1 / 8 + 1 / 8)
     assert found["bound_by"] == "temporary files"
-    with pytest.raises(UnsupportedArgument, match="depth is 0; use a whole number"):
+    with pytest.raises(UnsupportedArgument, match="depth=0 is not valid: expected a whole number"):
         one.on_ssd(device, depth=0)
 
 

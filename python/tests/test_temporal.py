@@ -413,7 +413,7 @@ def test_a_sampler_makes_single_batches_in_its_shape(tmp_path):
         by_edges = ng.NumpySampler(store, [-1], time_attr="edge_time")
         with pytest.raises(ng.UnsupportedArgument, match="input_time"):
             by_edges.sample([0])
-        with pytest.raises(ng.UnsupportedArgument, match="use sample"):
+        with pytest.raises(ng.UnsupportedArgument, match="call sample"):
             by_nodes.sample_many({"node": [0]})
         induced = ng.NumpySampler(store, [-1], subgraph_type="induced").sample([0])
         assert induced.edge_index().shape == (2, 2)

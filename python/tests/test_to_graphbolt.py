@@ -114,13 +114,13 @@ def test_how_a_store_was_imported_comes_back(options, unique, tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"undirected": "yes"}, "the entry neargraph is not valid"),
-        ({"inline": ["x"]}, "the entry neargraph is not valid"),
-        ({"more": 1}, "the entry neargraph is not valid"),
-        ({"num_edge_ids": 9}, "edge id .*, but num_edge_ids is 9"),
-        ({"undirected": True}, "lacks the other direction"),
+        ({"undirected": "yes"}, "the entry 'neargraph' is not valid"),
+        ({"inline": ["x"]}, "the entry 'neargraph' is not valid"),
+        ({"more": 1}, "the entry 'neargraph' is not valid"),
+        ({"num_edge_ids": 9}, "edge id .*, but num_edge_ids in metadata.yaml is 9"),
+        ({"undirected": True}, "in only one direction"),
         ("twice", "occurs more than once"),
-        ("missing", "no feature edge_id"),
+        ("missing", "no feature 'edge_id'"),
     ],
 )
 def test_marks_that_do_not_fit_the_edges_are_refused(change, message, tmp_path):

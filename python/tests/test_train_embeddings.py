@@ -82,7 +82,7 @@ def test_lightgcn_learns_what_users_buy_from_edges_alone(whole):
     assert result.num_parameters == 0
     assert result.test["roc-auc"] > 0.8
     assert result.losses[-1] < result.losses[0] / 1.2
-    assert any("in 'emb' of the store" in note for note in result.notes)
+    assert any("in the tensor 'emb' of the store" in note for note in result.notes)
     assert rows["user"].shape == (240, 16)
 
 
@@ -147,7 +147,7 @@ def test_rows_of_a_run_that_went_on_elsewhere_are_not_measured(whole, tmp_path):
     with ng.open(moved, memory="64MB") as store:
         last = tmp_path / "run" / "states" / "last.pt"
         fit(store, TrainConfig.of({**LIGHT.plain(), "epochs": 4}), state=last)
-    with pytest.raises(ng.StateMismatch, match="resume its run first"):
+    with pytest.raises(ng.StateMismatch, match="resume the run of this"):
         evaluate(whole[0], store=moved)
 
 
@@ -156,7 +156,7 @@ def test_a_new_run_does_not_begin_with_rows_of_another_one(path):
     with ng.open(path, memory="64MB") as store:
         first = fit(store, small)
         before = store.lsn
-        with pytest.raises(ng.UnsupportedArgument, match="or parts of it, from another run"):
+        with pytest.raises(ng.UnsupportedArgument, match=r"already has the tensor"):
             fit(store, small)
         assert store.lsn == before
         other = TrainConfig.of({**small.plain(), "embedding_name": "emb2"})
@@ -180,7 +180,7 @@ def test_rows_of_a_start_that_failed_before_its_first_step_are_taken_over(path, 
                 fit(store, TrainConfig.of({**small.plain(), **other}))
         assert store.lsn == before
         result = fit(store, small, state=last)
-        with pytest.raises(ng.StateMismatch, match=r"run=.* use the store of its run"):
+        with pytest.raises(ng.StateMismatch, match=r"run=.* use the store of the run"):
             fit(store, small, state=first)
     with ng.open(taste_store(tmp_path / "h.ng"), memory="64MB") as store:
         assert fit(store, small).losses == result.losses
@@ -209,7 +209,7 @@ def test_a_new_run_does_not_begin_with_rows_that_were_never_trained_or_imported(
     with ng.open(path, memory="64MB") as store:
         store.add_tensor("emb", np.ones((160, 16), np.float32), "item")
         before = store.lsn
-        with pytest.raises(ng.UnsupportedArgument, match="'item' has a tensor 'emb'"):
+        with pytest.raises(ng.UnsupportedArgument, match="'item' already has the tensor 'emb'"):
             fit(store, LIGHT)
         assert store.lsn == before
 
@@ -222,10 +222,10 @@ def test_rows_of_another_run_at_the_same_step_are_neither_measured_nor_trained(w
         last = tmp_path / "last.pt"
         shutil.copy(whole[0] / "states" / "last.pt", last)
         longer = TrainConfig.of({**LIGHT.plain(), "epochs": 4})
-        with pytest.raises(ng.StateMismatch, match=r"run=.* use the store of its run"):
+        with pytest.raises(ng.StateMismatch, match=r"run=.* use the store of the run"):
             fit(store, longer, state=last)
         assert all(np.array_equal(now, rows[name]) for name, now in rows_of(store).items())
-    with pytest.raises(ng.StateMismatch, match=r"run=.* use the store of its run"):
+    with pytest.raises(ng.StateMismatch, match=r"run=.* use the store of the run"):
         evaluate(whole[0], store=other)
 
 
@@ -258,10 +258,10 @@ def test_types_with_features_read_them_and_the_others_learn(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"embedding": 0, "embedding_lr": None}, "nodes have no x; learn rows with"),
+        ({"embedding": 0, "embedding_lr": None}, "nodes have no tensor 'x'; learn rows with"),
         ({"patience": 2}, "give test_on='last'"),
-        ({"lr": 0.01}, "learned rows have embedding_lr"),
-        ({"clip": 1.0}, "learned rows have embedding_lr"),
+        ({"lr": 0.01}, "for learned rows, give embedding_lr="),
+        ({"clip": 1.0}, "for learned rows, give embedding_lr="),
         ({"hidden": 32}, "applies only to models with hidden layers"),
         (
             {"embedding": 0, "embedding_lr": None, "embedding_name": "a"},
@@ -292,7 +292,7 @@ def test_embeddings_are_refused_where_all_nodes_have_features(tmp_path):
     config = TrainConfig(task="link", embedding=4)
     with (
         ng.open(tmp_path / "g.ng", memory="64MB") as store,
-        pytest.raises(ng.UnsupportedArgument, match="all node types have x"),
+        pytest.raises(ng.UnsupportedArgument, match="all node types have a tensor 'x'"),
     ):
         fit(store, config)
 
@@ -301,7 +301,10 @@ def test_embeddings_are_refused_where_all_nodes_have_features(tmp_path):
 def test_rows_of_two_widths_are_refused_with_the_words_of_options(tmp_path, model):
     path = taste_store(tmp_path / "g.ng", features=True)
     config = {"model": model, "task": "link", "target": "user,buys,item"}
-    for more, message in (({}, "user has 0, item has 8"), ({"embedding": 4}, "user has 4, item")):
+    for more, message in (
+        ({}, "'user' have width 0 and the rows of 'item' have width 8"),
+        ({"embedding": 4}, "'user' have width 4 and the rows of 'item'"),
+    ):
         with ng.open(path, memory="64MB") as store:
             with pytest.raises(ng.UnsupportedArgument, match=message) as caught:
                 fit(store, TrainConfig(**config, **more))

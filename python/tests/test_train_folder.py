@@ -278,9 +278,9 @@ def test_a_rate_without_a_point_is_a_number(path, tmp_path, capsys):
     ("lines", "arguments", "message"),
     [
         ("epoch: 3", [], "'epoch' is not an option of train"),
-        ("epochs: many", [], "epochs is 'many'; expected a whole number"),
-        ("lr: fast", [], "lr is 'fast'; expected a number"),
-        ("fanouts: [a]", [], "fanouts is ['a']; expected comma-separated whole numbers"),
+        ("epochs: many", [], "--epochs many is not valid: expected a whole number"),
+        ("lr: fast", [], "--lr fast is not valid: expected a number"),
+        ("fanouts: [a]", [], "--fanouts a is not valid: expected comma-separated whole numbers"),
         ("- 1", [], "not a mapping of names to values"),
         ("a: [", [], "not valid YAML"),
         ("epochs: 1", ["--model", "nothing"], "'nothing' is not one of 'sage'"),
@@ -318,7 +318,7 @@ def test_training_ends_early_where_nothing_gets_better(path, tmp_path):
     assert len(result.history) < 30
     last = len(result.history)
     assert last == result.best_epoch + 2
-    said = f"stopped after epoch {last}: no better accuracy for 2 validations"
+    said = f"stopped after epoch {last}: accuracy did not improve in 2 validations"
     assert said in result.notes
     assert said in (tmp_path / "run" / "report.html").read_text()
 
@@ -387,9 +387,9 @@ def test_resuming_takes_another_memory_and_back_end_and_records_them(path, tmp_p
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--holdout", "5,5"], "--holdout 5,5 applies only to the tasks link and graph"),
-        (["--lr", 0], "--lr is 0.0; use a rate above 0"),
-        (["--fanouts", 0], "--fanouts are [0]; use counts"),
+        (["--holdout", "5,5"], "--holdout 5,5 applies only to the tasks 'link' and 'graph'"),
+        (["--lr", 0], "--lr 0.0 is not valid: expected a rate above 0"),
+        (["--fanouts", 0], "--fanouts 0 is not valid: expected counts"),
         (["--task", "link", "--loss", "bpr"], "--loss bpr compares a link with negatives of its"),
         (["--model", "temporal", "--task", "link", "--temporal", "off"], "use --temporal last or"),
         (["--sampler", "saint-node", "--coverage", 3], "edge ids (for --coverage 3)"),
@@ -398,7 +398,7 @@ def test_resuming_takes_another_memory_and_back_end_and_records_them(path, tmp_p
         (["--split-index", 3], "--split-index 3 is not a split of node type 'node'; use 0"),
         (["--save-steps", 3], "--save-steps 3 has no effect without a training state"),
         (["--out", "a", "--state", "b"], "leave --state out"),
-        (["--task", "link", "--target", "a,b,c"], "name one as --target, such as"),
+        (["--task", "link", "--target", "a,b,c"], "name one type as --target, such as"),
     ],
 )
 def test_the_command_names_settings_by_its_options(path, capsys, arguments, message):

@@ -105,9 +105,12 @@ def test_statistics_of_batches_are_part_of_a_checkpoint(plain, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"heads": 2}, "heads=2 applies only to the models gat, hetero-gat, temporal"),
-        ({"model": "gin", "attention_dropout": 0.1}, "applies only to the models gat, hetero-gat;"),
-        ({"pool": "sum"}, "pool='sum' applies only to the task graph"),
+        ({"heads": 2}, "heads=2 applies only to the models 'gat', 'hetero-gat', 'temporal'"),
+        (
+            {"model": "gin", "attention_dropout": 0.1},
+            "applies only to the models 'gat', 'hetero-gat';",
+        ),
+        ({"pool": "sum"}, "pool='sum' applies only to the task 'graph'"),
         (
             {"task": "graph", "fanouts": (-1,), "holdout": (5.0, 5.0)},
             "applies only to stores without a split",
@@ -130,10 +133,10 @@ def test_hetero_sage_takes_none_of_them(typed, setting):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"heads": 0}, "heads is 0; use 1 or more"),
-        ({"attention_dropout": 1.0}, "attention_dropout is 1.0; use 0 or more"),
-        ({"norm": "layer"}, "norm is 'layer'; use none, batch"),
-        ({"pool": "median"}, "pool is 'median'; use mean, sum, max"),
+        ({"heads": 0}, "heads=0 is not valid: expected 1 or more"),
+        ({"attention_dropout": 1.0}, "attention_dropout=1.0 is not valid: expected at least 0"),
+        ({"norm": "layer"}, "norm='layer' is not valid: expected one of 'none', 'batch'"),
+        ({"pool": "median"}, "pool='median' is not valid: expected one of 'mean', 'sum', 'max'"),
     ],
 )
 def test_a_value_that_is_not_valid_is_refused(settings, message):
@@ -142,5 +145,5 @@ def test_a_value_that_is_not_valid_is_refused(settings, message):
 
 
 def test_heads_that_do_not_divide_the_width_are_refused(plain):
-    with pytest.raises(ValueError, match="hidden_channels is 16 and heads 3; use a multiple"):
+    with pytest.raises(ValueError, match="hidden_channels=16 and heads=3 are not valid"):
         trained(plain, model="gat", heads=3)

@@ -213,8 +213,8 @@ def test_a_run_is_ranked_again_by_evaluate(plain, tmp_path):
     [
         ({"rank_all": ("accuracy",)}, "not a metric of rankings"),
         ({"rank_all": RANKED, "decoder": "mlp"}, "use decoder='dot'"),
-        ({"rank_all": RANKED, "task": "node"}, "applies only to the task link"),
-        ({"model": "pinsage", "test_after": 3}, "the sampler pinsage ignores times"),
+        ({"rank_all": RANKED, "task": "node"}, "applies only to the task 'link'"),
+        ({"model": "pinsage", "test_after": 3}, "the sampler 'pinsage' ignores times"),
     ],
 )
 def test_what_walks_and_rankings_cannot_do_is_refused(plain, settings, message):

@@ -190,7 +190,7 @@ def test_graphs_are_split_whole_and_learned(tmp_path):
 
 def test_whole_graphs_have_layers_and_no_counts_of_neighbours(tmp_path):
     path = graph_store(tmp_path / "h.ng")
-    with pytest.raises(ng.UnsupportedArgument, match="give -1 for each layer: -1,-1,-1"):
+    with pytest.raises(ng.UnsupportedArgument, match="expected -1 for each layer, -1,-1,-1"):
         run(path, model="gin", task="graph", fanouts=(4, 4, 4))
 
 
@@ -330,38 +330,38 @@ def test_times_cut_links_where_they_are_given():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"model": "sagee"}, "model is 'sagee'; use sage"),
-        ({"sampler": "nearby"}, "sampler is 'nearby'; use"),
-        ({"model": "cluster", "task": "link"}, "does not support the task link"),
-        ({"model": "sage", "sampler": "pinsage"}, "does not support the sampler pinsage"),
-        ({"sampler": "hgt"}, "sampler hgt needs a store"),
-        ({"sampler": "shadow", "task": "link"}, "does not support the sampler shadow"),
-        ({"model": "hetero-sage"}, "this one is homogeneous"),
+        ({"model": "sagee"}, "model='sagee' is not valid: expected one of 'sage'"),
+        ({"sampler": "nearby"}, "sampler='nearby' is not valid: expected"),
+        ({"model": "cluster", "task": "link"}, "does not support the task 'link'"),
+        ({"model": "sage", "sampler": "pinsage"}, "does not support the sampler 'pinsage'"),
+        ({"sampler": "hgt"}, "sampler 'hgt' needs a store"),
+        ({"sampler": "shadow", "task": "link"}, "does not support the sampler 'shadow'"),
+        ({"model": "hetero-sage"}, "this store is homogeneous"),
         ({"metrics": ("mrr",)}, "not a metric of classes"),
-        ({"loss": "mse"}, "does not support objective='single-label'; use cross"),
+        ({"loss": "mse"}, "objective='single-label'; use loss='cross"),
         ({"task": "link", "loss": "bpr"}, "use negatives='triplet'"),
-        ({"task": "link", "loss": "mse"}, "loss='mse' does not support the task link"),
-        ({"task": "link", "objective": "regression"}, "leave it out"),
+        ({"task": "link", "loss": "mse"}, "loss='mse' does not support the task 'link'"),
+        ({"task": "link", "objective": "regression"}, "leave objective= out"),
         ({"task": "link", "test_after": 3}, "have no times"),
         ({"objective": "multi-label"}, "labels other than 0 and 1"),
-        ({"negatives": "triplet"}, "applies only to the task link"),
-        ({"holdout": (5.0, 5.0)}, "applies only to the tasks link and graph"),
-        ({"coverage": 3}, "applies only to the samplers saint-node"),
+        ({"negatives": "triplet"}, "applies only to the task 'link'"),
+        ({"holdout": (5.0, 5.0)}, "applies only to the tasks 'link' and 'graph'"),
+        ({"coverage": 3}, "applies only to the samplers 'saint-node'"),
         (
             {"task": "graph", "fanouts": (-1,), "target": "node"},
-            "target='node' applies only to the tasks node and link",
+            "target='node' applies only to the tasks 'node' and 'link'",
         ),
-        ({"parts": 10}, "applies only to the samplers cluster and random-node"),
+        ({"parts": 10}, "applies only to the samplers 'cluster' and 'random-node'"),
         (
             {"sampler": "random-node", "batch_parts": 2},
-            "applies only to the sampler cluster",
+            "applies only to the sampler 'cluster'",
         ),
-        ({"schedule_factor": 0.5}, "applies only to the schedules step and plateau"),
-        ({"sampler": "labor", "method": "weighted"}, "applies only to the sampler neighbor"),
+        ({"schedule_factor": 0.5}, "applies only to the schedules 'step' and 'plateau'"),
+        ({"sampler": "labor", "method": "weighted"}, "applies only to the sampler 'neighbor'"),
         ({"sampler": "shadow", "fanouts": (3, 4)}, "the same number in each hop"),
         (
             {"task": "link", "split_index": 3},
-            "split_index=3 applies only to the tasks node and graph",
+            "split_index=3 applies only to the tasks 'node' and 'graph'",
         ),
         ({"task": "link", "metrics": ("hits@51",)}, "always 1 if a link is ranked"),
         ({"task": "link", "eval_negatives": 9}, "hits@10 is always 1"),
@@ -381,12 +381,12 @@ def test_what_does_not_go_together_is_refused_in_one_line(plain, settings, messa
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"seed": 2**63}, "seed is 9223372036854775808"),
-        ({"lr": float("nan")}, "lr is nan; use a finite number"),
-        ({"lr": 1e38}, "lr is 1e\\+38; use a number up to 1e\\+36"),
-        ({"clip": float("inf")}, "clip is inf; use a finite number"),
-        ({"weight_decay": float("nan")}, "weight_decay is nan"),
-        ({"holdout": (10.0, float("nan"))}, "holdout is"),
+        ({"seed": 2**63}, "seed=9223372036854775808"),
+        ({"lr": float("nan")}, "lr=nan is not valid: expected a finite number"),
+        ({"lr": 1e38}, "lr=1e\\+38 is not valid: expected a number up to 1e\\+36"),
+        ({"clip": float("inf")}, "clip=inf is not valid: expected a finite number"),
+        ({"weight_decay": float("nan")}, "weight_decay=nan"),
+        ({"holdout": (10.0, float("nan"))}, "holdout=.* is not valid"),
         ({"holdout": (30.0, 30.0), "test_after": 5}, "exclude each other"),
     ],
 )
@@ -405,7 +405,7 @@ def test_a_number_that_is_not_valid_is_refused_by_name(settings, message):
 )
 def test_a_type_that_is_not_there_is_refused_by_the_name_of_its_option(tmp_path, settings, message):
     path = typed_store(tmp_path / "g.ng")
-    with pytest.raises(ng.NameNotFound, match=f"{message}.* name one as target"):
+    with pytest.raises(ng.NameNotFound, match=f"{message}.* name one type as target"):
         run(path, model="hetero-sage", **settings)
 
 

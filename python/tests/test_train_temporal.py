@@ -109,10 +109,10 @@ def test_a_batch_with_a_later_edge_is_refused_by_its_number(path, phase):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"model": "temporal", "temporal": "off"}, "because it sees only the past"),
+        ({"model": "temporal", "temporal": "off"}, "because this model uses only the past"),
         ({"temporal": "last", "val_after": None, "test_after": None}, "give test_after"),
         ({"temporal": "last", "model": "gcn"}, "include the future"),
-        ({"model": "temporal", "task": "graph"}, "does not support the task graph"),
+        ({"model": "temporal", "task": "graph"}, "does not support the task 'graph'"),
     ],
 )
 def test_what_would_see_the_future_is_refused(path, settings, message):
@@ -162,14 +162,14 @@ def test_a_type_without_times_that_could_hold_the_links_is_refused(tmp_path, oth
 def test_nodes_have_no_time_to_ask_about(path):
     with (
         ng.open(path, memory="64MB") as store,
-        pytest.raises(ng.UnsupportedArgument, match="does not support the task node"),
+        pytest.raises(ng.UnsupportedArgument, match="does not support the task 'node'"),
     ):
         fit(store, TrainConfig(model="temporal"))
 
 
 def test_users_and_items_are_referred_to_models_of_several_types(shop_path):
     settings = {"task": "link", "target": "user,buys,item", "model": "temporal", "fanouts": (5,)}
-    message = r"use rgcn, hetero-sage, hetero-gat with temporal='last'"
+    message = r"the models 'rgcn', 'hetero-sage', 'hetero-gat' with temporal='last'"
     refused = pytest.raises(ng.UnsupportedArgument, match=message)
     with ng.open(shop_path, memory="64MB") as store, refused:
         fit(store, TrainConfig(test_after=10, **settings))

@@ -121,9 +121,9 @@ def test_the_line_is_drawn_on_a_terminal_with_decisions_above_it(monkeypatch, pa
     log = logging.getLogger("neargraph.loader")
     level, handlers = log.level, list(log.handlers)
     with ng.open(path, memory="64MB") as store, training_line(2) as line:
-        log.info("reading by scan, window 61")
+        log.info("reading='scan', window=61")
         fit(store, CONFIG, watch=line)
-    assert "reading by scan, window 61" in terminal.getvalue()
+    assert "reading='scan', window=61" in terminal.getvalue()
     assert "batch 5 of 5" in terminal.getvalue()
     assert (log.level, log.handlers) == (level, handlers)
 

@@ -157,7 +157,7 @@ def test_closing_reports_a_checkpoint_that_failed(homo_graph: Graph, tmp_path: P
         pass
     (small_disk() / "filler").unlink()
     with (
-        pytest.warns(UserWarning, match="closing .* failed, too: cannot write"),
+        pytest.warns(UserWarning, match="closing .* also failed: cannot write"),
         pytest.raises(KeyError),
         write_and_fill()[0],
     ):

@@ -153,7 +153,7 @@ def test_bad_rows_can_be_left_out(path, tmp_path, capsys):
     facts = run(capsys, path, "--from", source, "--commit-every", 5, "--on-error", "skip")
     assert (facts["applied"], facts["skipped"]) == (len(EVENTS), len(bad))
     text = "\n".join(facts["messages"])
-    for part in ("row 2: edge ", "is not a valid op", "requires id", "'one'",
+    for part in ("row 2: edge ", "op 'paint' is not valid", "a value in column 'id'", "'one'",
                  "has weights", "ids are below", "could not convert",
                  "does not use column 'y'"):  # fmt: skip
         assert part in text, (part, text)

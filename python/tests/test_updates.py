@@ -255,7 +255,7 @@ def test_rows_of_another_shape_or_dtype_are_refused_before_anything_is_done(stor
             tx.add_edge(WRITES, 0, 0)
         with pytest.raises(ng.UnsupportedArgument, match="has no weights"):
             tx.add_edge(CITES, 0, 0, weight=1.0)
-        with pytest.raises(ng.RowWidth, match="destinations has 2 ids: expected 3"):
+        with pytest.raises(ng.RowWidth, match="destinations= has 2 ids: expected 3"):
             tx.add_edges(CITES, [0, 1, 2], [0, 1])
         with pytest.raises(ng.RowWidth, match="weights= has 1 values: expected 2"):
             tx.add_edges(KNOWS, [0, 1], [0, 1], weights=[1])

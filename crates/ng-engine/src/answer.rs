@@ -59,7 +59,8 @@ impl Collected {
             if from >= *first {
                 return Err(EngineError::Output {
                     problem: format!(
-                        "the model returns {first} rows, but row {from} was requested"
+                        "the model returns {first} rows, but the request needs row {from} \
+                         (counted from 0)"
                     ),
                 });
             }

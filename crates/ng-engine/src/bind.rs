@@ -298,7 +298,8 @@ impl Finder<'_> {
             && !self.catalog.edge_types[usize::from(id.0)].has_edge_ids
         {
             return Err(format!(
-                "tensor {:?} cannot be read: its edges have no ids in the store",
+                "edge tensor {:?} cannot be read, because its edge type has no edge ids in the \
+                 store; import the store again with edge ids",
                 meta.name
             ));
         }
@@ -326,7 +327,7 @@ impl Finder<'_> {
             there.extend(meta.has_weight.then(|| format!("edge_weight{of}")));
             there.extend(meta.has_time.then(|| format!("edge_time{of}")));
         }
-        format!("there is no {argument:?}{of_type} in the store; it has {}", there.join(", "))
+        format!("the store has no {argument:?}{of_type}, only {}", there.join(", "))
     }
 }
 
@@ -362,7 +363,7 @@ fn fits(wanted: &[Dim], found: &[Dim]) -> bool {
 fn expect(given: Given, wanted: Option<&TensorType>, dtype: Dtype) -> Result<Given, String> {
     match wanted {
         Some(wanted) if wanted.dtype != dtype => Err(format!(
-            "the engine provides it as {}, and the model expects {}",
+            "the engine provides this input as {}, but the model expects {}",
             dtype.name(),
             wanted.dtype.name()
         )),

@@ -227,8 +227,8 @@ impl Engine {
     ) -> Result<Answer, EngineError> {
         let (place, counts) = self.output(|counts| matches!(counts, Counts::Nodes(_)))?;
         if self.server.binding.has(|given| matches!(given, Given::Pairs | Given::NumGraphs)) {
-            let problem =
-                "the model takes pairs or graphs; request scores or graphs instead of nodes";
+            let problem = "the model takes pairs of nodes or whole graphs, not single nodes; \
+                           request scores of pairs, or graphs";
             return Err(EngineError::Question { problem: problem.to_owned() });
         }
         let node_type = match counts {
@@ -315,7 +315,7 @@ fn choose(
     if let Some(name) = name {
         let at = all.iter().position(|(known, _)| known == name);
         let missing = || EngineError::Output {
-            problem: format!("the model has no output {name:?}; it has {}", names()),
+            problem: format!("the model has no output {name:?}; its outputs are {}", names()),
         };
         let at = at.ok_or_else(missing)?;
         return Ok((at, all[at].1));
@@ -326,7 +326,7 @@ fn choose(
         ([at], _) => Ok((*at, all[*at].1)),
         ([], 1) => Ok((0, all[0].1)),
         _ => Err(EngineError::Output {
-            problem: format!("the model has several outputs; choose one of {}", names()),
+            problem: format!("the model has several outputs ({}); choose one of them", names()),
         }),
     }
 }

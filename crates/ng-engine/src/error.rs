@@ -24,7 +24,7 @@ pub enum EngineError {
         difference: String,
     },
     /// An entry of the model's metadata is not valid.
-    #[error("model entry {entry:?}: {problem}")]
+    #[error("metadata entry {entry:?} of the model: {problem}")]
     Metadata {
         /// Which entry.
         entry: String,
@@ -44,7 +44,7 @@ pub enum EngineError {
         problem: String,
     },
     /// Requested ids are not in the store.
-    #[error("unknown ids of {what}: {ids}; ids are below {bound}")]
+    #[error("unknown ids of {what}: {ids}; valid ids are below {bound}")]
     Unknown {
         /// The kind of the ids.
         what: String,
@@ -80,7 +80,7 @@ pub enum EngineError {
     #[error(transparent)]
     Run(#[from] RunError),
     /// The caller stopped the request.
-    #[error("stopped before the request was complete")]
+    #[error("the request was stopped before it was complete")]
     Stopped,
     /// The system starts no more threads.
     #[error("cannot start a thread: {source}")]

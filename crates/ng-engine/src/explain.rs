@@ -31,7 +31,10 @@ impl Engine {
         }
         let lists = match (pinned.has_lists(false), pinned.has_lists(true)) {
             (true, _) => "in memory",
-            (false, true) => "in memory if each node has its own subgraph, except changed lists",
+            (false, true) => {
+                "in memory, except changed lists, for requests in which each node has its own \
+                 subgraph"
+            }
             (false, false) => "read from the store",
         };
         let _ = writeln!(out, "neighbour lists: {lists}");
@@ -55,20 +58,22 @@ fn described(given: &Given, catalog: &Catalog) -> String {
             let TensorRef { owner, .. } = tensor;
             let name = catalog.tensor(*tensor).map_or("", |meta| meta.name.as_str());
             let of = match owner {
-                Owner::Node(id) => node(id).to_owned(),
-                Owner::Edge(id) => edge(id),
+                Owner::Node(id) => format!("nodes of type {}", node(id)),
+                Owner::Edge(id) => format!("edges of type {}", edge(id)),
             };
             format!("rows of tensor {name:?} of {of}")
         }
-        Given::EdgeIndex(id) => format!("edges of {}", edge(id)),
-        Given::Weights(id) => format!("weights of {}", edge(id)),
-        Given::Times(id) => format!("times of {}", edge(id)),
-        Given::EdgeIds(id) => format!("ids of {}", edge(id)),
-        Given::NodeIds(id) => format!("ids of {}", node(id)),
-        Given::InDegrees(_, id) => format!("in-degrees of {} in the whole graph", edge(id)),
+        Given::EdgeIndex(id) => format!("edges of type {}", edge(id)),
+        Given::Weights(id) => format!("weights of edges of type {}", edge(id)),
+        Given::Times(id) => format!("times of edges of type {}", edge(id)),
+        Given::EdgeIds(id) => format!("ids of edges of type {}", edge(id)),
+        Given::NodeIds(id) => format!("ids of nodes of type {}", node(id)),
+        Given::InDegrees(_, id) => {
+            format!("in-degrees for edges of type {} in the whole graph", edge(id))
+        }
         Given::NumSeeds => "number of requested nodes".to_owned(),
         Given::Pairs => "requested pairs".to_owned(),
-        Given::GraphOf(id) => format!("graph of each node of {}", node(id)),
+        Given::GraphOf(id) => format!("graph id of each node of type {}", node(id)),
         Given::NumGraphs => "number of requested graphs".to_owned(),
     }
 }

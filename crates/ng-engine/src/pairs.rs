@@ -196,7 +196,7 @@ fn dot(
     };
     let (Data::F32(a), Data::F32(b)) = (from.data, to.data) else {
         return Err(wrong(
-            "the model returns integers or booleans, and scoring needs f32 embeddings",
+            "scores of pairs need f32 embeddings, but the model returns another dtype",
         ));
     };
     let width = width(from).filter(|one| width(to) == Some(*one)).ok_or_else(|| {
@@ -208,7 +208,8 @@ fn dot(
         Some(a.iter().zip(b).map(|(a, b)| a * b).sum::<f32>())
     };
     let scores: Option<Vec<f32>> = sources.iter().zip(destinations).map(one).collect();
-    let scores = scores.ok_or_else(|| wrong("the model returns fewer rows than nodes"))?;
+    let scores =
+        scores.ok_or_else(|| wrong("the model returns fewer rows than the request has nodes"))?;
     let count = scores.len();
     Constant::new(vec![count], Elements::F32(scores)).ok_or_else(|| wrong("there are no scores"))
 }

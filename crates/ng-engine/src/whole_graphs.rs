@@ -27,8 +27,8 @@ impl Engine {
             _ => None,
         });
         let node_type = found.ok_or_else(|| EngineError::Question {
-            problem: "the model is not a model of graphs: it has no input \"batch\" with the \
-                      graph of each node"
+            problem: "the model does not compute whole graphs: it has no input \"batch\", which \
+                      assigns nodes to graphs"
                 .to_owned(),
         })?;
         let pinned = &asking.pinned;

@@ -113,7 +113,7 @@ impl Importer {
             let node_type = &self.node_types[node_type];
             if node_type.strings && node_type.kind != NameKind::Number {
                 return Err(ImportError::spec(format!(
-                    "node type {:?} has string ids: push strings",
+                    "node type {:?} has string ids, but the given ids are numbers; give strings",
                     node_type.name
                 )));
             }
@@ -129,7 +129,9 @@ impl Importer {
             let wrong = match len {
                 Some(_) if !declared => format!("{name} are given but not declared"),
                 None if declared && needed => format!("{name} are declared but not given"),
-                Some(len) if len != rows => format!("{len} {name} for {rows} sources"),
+                Some(len) if len != rows => {
+                    format!("got {len} {name}, expected {rows}: one per source")
+                }
                 _ => continue,
             };
             return Err(ImportError::spec(format!("edge type {:?}: {wrong}", spec.relation)));

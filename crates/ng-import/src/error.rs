@@ -135,7 +135,7 @@ pub enum ImportError {
         minimum_bytes: u64,
     },
     /// The import is strict and has notes.
-    #[error("the import is strict and has notes, so nothing was written")]
+    #[error("nothing was written: a strict import fails if there are notes")]
     Strict {
         /// All notes.
         notes: Vec<crate::Note>,

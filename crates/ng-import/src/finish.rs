@@ -68,8 +68,10 @@ impl Importer {
         }
         let tensors = self.finish_tensors()?;
         let notes = self.take_notes()?;
-        let mut builder =
-            self.builder.take().ok_or_else(|| ImportError::spec("the import has ended"))?;
+        let mut builder = self
+            .builder
+            .take()
+            .ok_or_else(|| ImportError::spec("the import has ended; start a new one"))?;
         for part in topology.parts {
             builder.add(part).map_err(store_error)?;
         }
@@ -78,7 +80,10 @@ impl Importer {
         }
         let tensors = std::mem::take(&mut self.tensors);
         let summary = builder.commit().map_err(store_error)?;
-        let place = self.place.take().ok_or_else(|| ImportError::spec("the import has ended"))?;
+        let place = self
+            .place
+            .take()
+            .ok_or_else(|| ImportError::spec("the import has ended; start a new one"))?;
         let leftover = place.publish()?;
         let total = topology.total;
         progress(Progress { stage: STAGE, done: total, total });

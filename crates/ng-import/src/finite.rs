@@ -115,7 +115,7 @@ impl Importer {
         } else if rows > 0 {
             let message = format!(
                 "{nan} elements are NaN and {infinite} are infinite, in {rows} rows, the first in \
-                 row {first_row}; training on them gives NaN, so clean them"
+                 row {first_row}; training on them gives NaN, so replace them"
             );
             self.add_note(Note::new("not-finite", nan + infinite, place.clone(), message));
         }

@@ -159,8 +159,8 @@ impl Importer {
         }
         if strings && num_nodes.is_some() {
             return Err(ImportError::spec(format!(
-                "node type {name:?} has string ids, which determine the number of nodes: drop \
-num_nodes"
+                "node type {name:?} has string ids, which determine the number of nodes; leave \
+                 out the number of nodes"
             )));
         }
         let builder = self.builder()?;
@@ -330,7 +330,9 @@ num_nodes"
     }
 
     pub(crate) fn builder(&mut self) -> Result<&mut StoreBuilder, ImportError> {
-        self.builder.as_mut().ok_or_else(|| ImportError::spec("the import has ended"))
+        self.builder
+            .as_mut()
+            .ok_or_else(|| ImportError::spec("the import has ended; start a new one"))
     }
 
     pub(crate) fn check_collecting(&self, what: &str) -> Result<(), ImportError> {

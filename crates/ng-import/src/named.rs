@@ -40,7 +40,8 @@ impl Importer {
             || given.into_iter().flatten().any(|len| len != sources.len())
         {
             return Err(ImportError::spec(format!(
-                "edge type {:?}: give the declared columns, all of the same length",
+                "edge type {:?}: give exactly the declared columns (times, weights), each with \
+                 one element per edge",
                 spec.relation
             )));
         }
@@ -74,7 +75,9 @@ impl Importer {
         let found = self.node_types.iter_mut().find(|known| known.id == id);
         let node_type = found.filter(|known| known.kind != NameKind::Number);
         let Some(NodeType { name, kind, names: Some(names), .. }) = node_type else {
-            return Err(ImportError::spec("keys need a node type with string ids"));
+            return Err(ImportError::spec(
+                "keys can be pushed only for a node type with string ids",
+            ));
         };
         *kind = NameKind::Key;
         let names = names.get_mut().unwrap_or_else(PoisonError::into_inner);

@@ -77,7 +77,8 @@ impl Importer {
         let Repeats { kept, removed, entries } = repeats;
         if removed > 0 {
             let message = format!(
-                "{removed} of {entries} entries were removed, because another has the same ends"
+                "{removed} of {entries} entries were removed, because another entry has the same \
+                 ends"
             );
             self.add_note(Note::new("duplicates-removed", removed, place, message).requested());
             return;
@@ -89,14 +90,14 @@ impl Importer {
         if spec.undirected {
             let all = if kept * 2 == entries { " (every edge occurs twice)" } else { "" };
             let message = format!(
-                "{kept} of {entries} entries have the same ends{time} as another{all}: the input \
-                 lists edges in both directions or twice"
+                "{kept} of {entries} entries have the same ends{time} as another entry{all}: the \
+                 input lists edges in both directions or twice"
             );
             let note = Note::new("doubled-edges", kept, place, message);
             self.add_note(note.with(Remedy::KeepOneDirection));
         } else {
             let message = format!(
-                "{kept} of {entries} edges have the same ends{time} as another and are kept"
+                "{kept} of {entries} edges have the same ends{time} as another edge and are kept"
             );
             let note = Note::new("parallel-edges", kept, place, message);
             self.add_note(note.with(Remedy::KeepOneOfEach));

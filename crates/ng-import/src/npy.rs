@@ -68,7 +68,8 @@ impl Importer {
         let spec = &self.edge_types[index].spec;
         if spec.time || spec.weight {
             return Err(ImportError::spec(
-                "a .npy edge list has no times or weights: push them with the edges from arrays",
+                "a .npy edge list has no times or weights; push the edges as arrays, with times \
+                 and weights",
             ));
         }
         if matches!(self.named_kind(index), Some(NameKind::Text | NameKind::Key)) {
@@ -131,7 +132,9 @@ impl NpyEdges {
             ([rows, 2], None) if *rows != 2 => (*rows, true),
             ([2, rows], None) if *rows != 2 => (*rows, false),
             ([2, 2], None) => {
-                return Err(bad("the shape [2, 2] is ambiguous: set the layout".into()));
+                return Err(bad("the shape [2, 2] is ambiguous: set the layout to \"pairs\" or \
+                                \"rows\""
+                    .into()));
             }
             (shape, _) => {
                 let wanted = match layout {

@@ -194,12 +194,15 @@ impl Importer {
         let range = open.narrow.as_mut().and_then(|narrow| narrow.range.as_mut());
         let range = range.filter(|_| open.writer.is_none());
         let spec = &open.spec;
-        let range = range
-            .ok_or_else(|| wrong(spec, "rows are measured only for int8 and before a push"))?;
+        let range = range.ok_or_else(|| {
+            wrong(spec, "rows can be measured only for int8, and only before the first push")
+        })?;
         range.add_rows(rows).map_err(|misfit| {
             wrong(
                 spec,
-                &format!("{misfit}, which int8 cannot represent; use f16 or bf16, or clean it"),
+                &format!(
+                    "{misfit}, which int8 cannot represent; use f16 or bf16, or replace the value"
+                ),
             )
         })
     }
@@ -291,7 +294,7 @@ impl Importer {
         if let Owner::Edge(id) = owner {
             let index = self.edge_index(id)?;
             if !self.edge_types[index].spec.edge_ids {
-                let what = "an edge tensor needs edge ids: declare the edge type with edge_ids";
+                let what = "an edge tensor needs edge ids: declare the edge type with edge ids";
                 return Err(wrong(spec, what));
             }
         }

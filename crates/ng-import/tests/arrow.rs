@@ -134,9 +134,12 @@ fn what_cannot_be_stored_is_refused_with_its_place() {
     let column = || Column::F32(vec![1.0; 9]);
     let refused = |bytes: &[u8]| read(std::iter::once(bytes)).unwrap_err();
     let text = arrow_stream(&[vec![("a", column()), ("b", Column::Text)]]);
-    assert_eq!(refused(&text).to_string(), "column \"b\" is text");
+    assert_eq!(refused(&text).to_string(), "column \"b\" has an unsupported type: text");
     let dictionary = arrow_stream(&[vec![("c", Column::Dictionary(vec![0]))]]);
-    assert_eq!(refused(&dictionary).to_string(), "column \"c\" is dictionary-encoded");
+    assert_eq!(
+        refused(&dictionary).to_string(),
+        "column \"c\" has an unsupported type: dictionary-encoded"
+    );
     let null = Column::WithNull(7, Box::new(column()));
     let null = arrow_stream(&[vec![("d", column())], vec![("d", null)]]);
     assert_eq!(refused(&null).to_string(), "batch 1, column \"d\": row 7 is null");

@@ -62,7 +62,7 @@ fn columns_must_fit_the_edge_type() {
     check(plain, Some(one), None, None, "edge ids are given but not declared");
     check(plain, None, Some(&[1][..]), None, "times are given but not declared");
     check(weighted, None, None, None, "weights are declared but not given");
-    check(weighted, None, None, Some(&[1.0, 2.0][..]), "2 weights for 1 sources");
+    check(weighted, None, None, Some(&[1.0, 2.0][..]), "got 2 weights, expected 1: one per source");
     import.push_edges(weighted, one, one, Some(one), None, Some(&[1.0])).unwrap();
     let error = import.push_edges(weighted, one, one, None, None, Some(&[1.0])).unwrap_err();
     assert!(error.to_string().contains("every chunk"), "{error}");

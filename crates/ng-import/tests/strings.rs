@@ -112,6 +112,6 @@ fn bad_names_are_errors() {
         let error = error.unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     };
-    check("", "row 1: a name is empty");
-    check(&"x".repeat(NAME_BYTES_MAX + 1), "row 1: a name has 1025 bytes");
+    check("", "row 1: a string id is empty");
+    check(&"x".repeat(NAME_BYTES_MAX + 1), "row 1: a string id has 1025 bytes");
 }

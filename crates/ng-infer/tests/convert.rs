@@ -225,7 +225,7 @@ fn what_is_not_supported_is_refused_by_name() {
     );
     let tanh = [("approximate", AttributeValue::Str("tanh".to_owned()))];
     refused(&of("Gelu", &tanh), "only the exact form is supported");
-    refused(&of("Split", &[]), "the lengths must be constant");
+    refused(&of("Split", &[]), "the lengths of the parts must be constant");
     let mask = model(Vec::new(), vec![node("Dropout", &["x"], &["y", "mask"], &[])]);
     refused(&mask, "Dropout: the output \"mask\" is not supported");
     let hole = model(Vec::new(), vec![node("Where", &["x", "", "x"], &["y"], &[])]);

@@ -212,27 +212,30 @@ fn rows_that_cannot_be_followed_are_refused_by_node() {
         let to = draft.weight(i64s(&[to.len()], to))?;
         draft.op(Op::Reshape { allow_zero: false }, &[draft.x, to])
     };
-    refused(|draft| reshape(draft, &[4, -1]), "node 1 (Reshape): the new shape has no axis of");
+    refused(
+        |draft| reshape(draft, &[4, -1]),
+        "node 1 (Reshape) cannot be used in layer-wise inference: its new shape does not keep",
+    );
     refused(
         |draft| {
             let turned = draft.op(Op::Transpose { perm: None }, &[draft.x])?;
             draft.op(Op::MatMul, &[turned, draft.x])
         },
-        "node 2 (MatMul): it multiplies the rows of different nodes",
+        "node 2 (MatMul) cannot be used in layer-wise inference: it multiplies the rows",
     );
     refused(
         |draft| {
             let own = draft.weight(f32s(&[5, 4], &[0.0; 20]))?;
             draft.op(Op::Binary(Binary::Add), &[draft.x, own])
         },
-        "(Add): it has a separate constant for each row",
+        "(Add) cannot be used in layer-wise inference: it combines rows with a constant",
     );
     refused(
         |draft| {
             let list = draft.weight(i64s(&[2], &[0, 1]))?;
             draft.op(Op::Gather { axis: 0 }, &[draft.x, list])
         },
-        "(Gather): it indexes rows by numbers that are not ends of edges",
+        "(Gather) cannot be used in layer-wise inference: it indexes rows by numbers that are not",
     );
     refused(
         |draft| {
@@ -242,7 +245,7 @@ fn rows_that_cannot_be_followed_are_refused_by_node() {
             let nodes = draft.nodes()?;
             draft.op(Op::Scatter(Reduction::Sum), &[messages, sources, nodes])
         },
-        "(ScatterSum): it reduces by source",
+        "(ScatterSum) cannot be used in layer-wise inference: it reduces by source",
     );
     refused(
         |draft| {
@@ -250,6 +253,6 @@ fn rows_that_cannot_be_followed_are_refused_by_node() {
             let nodes = draft.nodes()?;
             draft.op(Op::Range, &[zero, nodes, one])
         },
-        "(Range): it creates rows whose values depend",
+        "(Range) cannot be used in layer-wise inference: it creates rows whose values depend",
     );
 }

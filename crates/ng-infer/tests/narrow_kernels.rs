@@ -55,7 +55,8 @@ fn rows_that_have_no_steps_give_nan_and_others_are_as_before() {
         let Elements::F32(all) = found.elements() else { panic!("f32") };
         assert!(all[0] == 127.0 && all[1].is_nan(), "{bad}: {all:?}");
     }
-    refused(&Op::QuantisedLinear, &with(f32s(&[1, 3], &[0.0; 3])), "the inner lengths differ");
+    let words = "the inner dimensions of the matrices differ";
+    refused(&Op::QuantisedLinear, &with(f32s(&[1, 3], &[0.0; 3])), words);
     // Width 1 and depth 0 are matrices, too.
     check(&Op::QuantisedLinear, &with(f32s(&[1, 2], &[127.0, 0.0])), &f32s(&[1, 1], &[127.0]));
     let empty = [f32s(&[1, 0], &[]), i8s(&[0, 1], &[]), f32s(&[1], &[1.0]), f32s(&[1], &[3.0])];

@@ -52,7 +52,7 @@ fn small_files_that_decode_to_much_memory_are_refused() {
         let result = Model::decode_within(&bytes, bytes.len() as u64);
         let message = result.expect_err("refused").to_string();
         assert!(
-            message.contains("bytes of decoded messages, more than the limit of 240"),
+            message.contains("bytes of decoded protobuf messages, more than the limit of 240"),
             "{message}"
         );
     }

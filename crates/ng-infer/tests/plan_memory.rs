@@ -262,7 +262,7 @@ fn a_shape_without_its_elements_is_refused() {
         (&[2, WIDTH][..], Data::F32(&[0.0; 11]), "the shape [2, 6] does not match 11 elements"),
         (&[usize::MAX, WIDTH], Data::F32(&[]), "does not match 0 elements"),
         (&[3, WIDTH], Data::Rows(table), "the shape [3, 6] does not match 2 elements"),
-        (&[], Data::Rows(table), "the rows have no dimensions"),
+        (&[], Data::Rows(table), "expected a tensor with rows, found a scalar"),
         (&[2], Data::F32(&[0.0; 2]), "expected 2 dimensions, found shape [2]"),
         (&[1, 5], Data::F32(&[0.0; 5]), "axis 1 has length 5, expected 6"),
         (&[1, WIDTH], Data::I64(&[0; WIDTH]), "expected f32, found i64"),

@@ -150,11 +150,11 @@ fn hops_that_do_not_fit_are_refused() {
     refused(
         &trimmed,
         &[("pages", &[nodes])],
-        "hops of \"pages\": the graph has no node count of this name; it has [\"nodes\"]",
+        "hops of \"pages\": the graph has no node count of this name, only [\"nodes\"]",
     );
     refused(&trimmed, &[("nodes", &[nodes]), ("nodes", &[nodes])], "are given twice");
     let whole = plan(&dfg, &options(true, false));
-    refused(&whole, &[("nodes", &[nodes])], "it has []");
+    refused(&whole, &[("nodes", &[nodes])], "only []");
 }
 
 #[test]

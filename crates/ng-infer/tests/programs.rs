@@ -152,7 +152,7 @@ fn a_run_that_cannot_be_says_why() {
     let more = [batch.clone(), weight, ("Wieght", i64s(&[], &[1]))];
     check(&devices(), &more, "the graph has no input \"Wieght\"");
     let wide = [batch, ("Weight", f32s(&[3, 1], &[0.0; 3]))];
-    check(&devices(), &wide, "node 3: GEMM: the inner lengths differ: 2 and 3");
+    check(&devices(), &wide, "node 3: GEMM: the inner dimensions of the matrices differ: 2 and 3");
 }
 
 #[test]
@@ -175,5 +175,5 @@ fn an_engine_does_batch_pre_and_weights_may_belong_to_the_program() {
     assert_eq!(bare.without_batch_pre("edge_index", "x"), Ok(bare.clone()));
     let unknown = [("Wieght".to_owned(), f32s(&[1], &[1.0]))].into();
     let error = dfg.with_weights(&unknown).expect_err("is not there").to_string();
-    assert_eq!(error, "a weight: \"Wieght\" is not defined");
+    assert_eq!(error, "a weight: value \"Wieght\" is not defined");
 }

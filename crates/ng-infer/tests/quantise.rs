@@ -333,7 +333,7 @@ fn the_search_refuses_what_it_cannot_use() {
     );
     assert_eq!(search(8, &batch, Target::Itself, false), "the search was stopped");
     let text = search(8, &batch, labels(&[1], &[CLASSES]), true);
-    assert_eq!(text, "labels: row 1 (of 10) or class 3 (of 3) is out of range");
+    assert_eq!(text, "labels: row 1 (of 10 rows) or class 3 (of 3 classes) is out of range");
     assert_eq!(search(8, &batch, labels(&[], &[]), true), "labels: got 0 rows but 0 labels");
     let mut bad = numbers(&batch[0].1).to_vec();
     bad[3] = f32::NAN;
@@ -342,10 +342,10 @@ fn the_search_refuses_what_it_cannot_use() {
     assert!(text.starts_with("value \"x\" is NaN on the calibration data"), "{text}");
     let formats = [("x".to_owned(), FixedFormat { bits: 8, fraction: 3 })];
     let text = fixed_point(&dfg, &[], &formats).expect_err("more values").to_string();
-    assert_eq!(text, "formats: \"0.weight\" has no format");
+    assert_eq!(text, "formats: value \"0.weight\" has no format");
     let formats = [("0.bias".to_owned(), FixedFormat { bits: 8, fraction: 3 })];
     let text = fixed_point(&dfg, &[], &formats).expect_err("a sum").to_string();
-    assert_eq!(text, "formats: \"0.bias\" is not a value that needs a format");
+    assert_eq!(text, "formats: \"0.bias\" is not the name of a value that needs a format");
 }
 
 #[test]

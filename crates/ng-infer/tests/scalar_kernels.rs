@@ -111,7 +111,11 @@ fn products_of_matrices() {
     check(Op::MatMul, &[stacks, f32s(&[1, 1], &[5.0])], f32s(&[2, 1, 1], &[10.0, 15.0]));
     check(Op::MatMul, &[f32s(&[0, 3], &[]), b.clone()], f32s(&[0, 2], &[]));
     check(Op::MatMul, &[f32s(&[1, 0], &[]), f32s(&[0, 2], &[])], f32s(&[1, 2], &[0.0, 0.0]));
-    refused(Op::MatMul, &[a.clone(), a.clone()], "the inner lengths differ: 3 and 2");
+    refused(
+        Op::MatMul,
+        &[a.clone(), a.clone()],
+        "the inner dimensions of the matrices differ: 3 and 2",
+    );
     refused(Op::MatMul, &[a, f32s(&[3], &[0.0; 3])], "expected matrices");
     let of_kinds = |kinds: [i64; 3]| {
         let rows = f32s(&[3, 1], &[1.0, 2.0, 3.0]);
@@ -213,11 +217,11 @@ fn elements_that_cannot_move() {
     refused(
         Op::Reshape { allow_zero: false },
         &[x.clone(), i64s(&[1], &[5])],
-        "the numbers of elements differ: 6 and 5",
+        "the new shape differ in the number of elements: 6 and 5",
     );
     let long = [x.clone(), i64s(&[1, 4], &[0; 4])];
     refused(Op::GatherElements { axis: 0 }, &long, "length 4 along axis 1, more than 3");
-    refused(Op::Tile, &[x.clone(), i64s(&[1], &[1])], "got 1 repeats for 2 axes");
+    refused(Op::Tile, &[x.clone(), i64s(&[1], &[1])], "got 1 repeats, expected 2: one per axis");
     refused(Op::Reshape { allow_zero: false }, &[x.clone(), i64s(&[2], &[-2, -3])], "negative");
     refused(Op::Unsqueeze, &[x.clone(), i64s(&[2], &[0, 0])], "contains an axis twice");
     refused(Op::Slice, &[x.clone(), one(0), one(1), one(0), one(0)], "a step is 0");
@@ -225,7 +229,7 @@ fn elements_that_cannot_move() {
     refused(
         Op::Compress { axis: Some(0) },
         &[x, bools(&[3], &[1, 1, 1])],
-        "got 3 flags for a length of 2",
+        "got 3 flags for an axis of length 2",
     );
     let huge = Op::ConstantOfShape { value: 0.0, dtype: Dtype::F32 };
     refused(huge, &[i64s(&[2], &[1 << 40, 1 << 40])], "too large");
@@ -285,12 +289,12 @@ fn messages_come_to_their_nodes() {
     refused(
         Op::Scatter(Reduction::Sum),
         &[rows.clone(), i64s(&[2], &[0; 2]), count],
-        "differ in length: 3 and 2",
+        "the length of the index differ: 3 and 2",
     );
     refused(
         Op::Scatter(Reduction::Sum),
         &[rows, index, i64s(&[], &[-1])],
-        "-1 is not a valid count",
+        "the count -1 is negative",
     );
 }
 
@@ -364,7 +368,7 @@ fn lists_of_edges_keep_the_order_of_each_destination() {
     check(Op::EdgeLists, &[none.clone(), none.clone(), i64s(&[], &[0])], i64s(&[1], &[0]));
     let edges = |size| [sources.clone(), destinations.clone(), i64s(&[], &[size])];
     refused(Op::EdgeLists, &edges(2), "index 2 at place 0 is out of range: expected less than 2");
-    refused(Op::EdgeLists, &edges(-1), "-1 is not a valid count");
+    refused(Op::EdgeLists, &edges(-1), "the count -1 is negative");
     refused(Op::EdgeLists, &[sources, none, i64s(&[], &[3])], "differ in number: 5 and 0");
 }
 
@@ -405,7 +409,8 @@ fn lists_are_aggregated_as_scattered_messages_are() {
     let narrow = [f32s(&[1, 0], &[]), i64s(&[2], &[0, 1]), i64s(&[1], &[0])];
     check(sum(), &narrow, f32s(&[1, 0], &[]));
     refused(sum(), &weighted(&[2], &[1.0; 2]), "edges and weights differ in number: 3 and 2");
-    refused(sum(), &weighted(&[3, 3], &[1.0; 9]), "weights and messages differ in length: 3 and 2");
+    let words = "weights and messages differ in a dimension: 3 and 2";
+    refused(sum(), &weighted(&[3, 3], &[1.0; 9]), words);
     refused(sum(), &weighted(&[3, 1, 2], &[1.0; 6]), "more dimensions than messages");
     let with = |offsets: &[i64], sources: &[i64]| {
         [rows.clone(), i64s(&[offsets.len()], offsets), i64s(&[sources.len()], sources)]
@@ -438,7 +443,8 @@ fn pairs_of_rows_of_edges() {
     let words = "index 1 at place 0 is out of range: expected less than 1";
     refused(Op::Sddmm(Binary::Add), &far, words);
     let wide = [a, f32s(&[1, 3], &[0.0; 3]), ends[0].clone(), ends[1].clone()];
-    refused(Op::Sddmm(Binary::Add), &wide, "the rows differ in length: 2 and 3");
+    let words = "the rows of the two inputs differ in a dimension: 2 and 3";
+    refused(Op::Sddmm(Binary::Add), &wide, words);
 }
 
 #[test]
@@ -452,5 +458,5 @@ fn linear_is_product_and_bias_and_relu() {
     check(linear(true), &inputs, f32s(&[2, 1, 1], &[5.5, 0.0]));
     check(linear(true), &[f32s(&[0, 2], &[]), weight.clone()], f32s(&[0, 1], &[]));
     refused(linear(false), &[f32s(&[2, 3], &[0.0; 6]), weight.clone()], "differ: 3 and 2");
-    refused(linear(false), &[x, weight, f32s(&[2], &[0.0; 2])], "differ in length: 1 and 2");
+    refused(linear(false), &[x, weight, f32s(&[2], &[0.0; 2])], "bias differ: 1 and 2");
 }

@@ -51,8 +51,8 @@ fn what_is_wrong_is_named() {
     refused("1: \"Relu\"\n in={\"x\",}\n", "line 2: expected a comma and a name");
     refused("1: \"Relu\" here\n", "line 1: unexpected \"here\" after the operation");
     refused("1: \"Relu\"\n1: \"Relu\"\n", "line 2: node 1 occurs twice");
-    refused("1: \"Relu\"\n in={\"x\"}\n in={\"y\"}\n", "line 3: in occurs twice");
-    refused("out={\"x\"}\n", "line 1: out must follow a node");
+    refused("1: \"Relu\"\n in={\"x\"}\n in={\"y\"}\n", "line 3: in= occurs twice");
+    refused("out={\"x\"}\n", "line 1: out= must follow the line of a node");
     refused(
         "1: \"Relu\"\n in={\"x\"=\"y\"}\n",
         "line 2: \"x\" cannot have a value here, found \"y\"",
@@ -66,7 +66,7 @@ fn what_is_wrong_is_named() {
     refused("1: \"Relu\"\n in={\"x\"}\n out={\"x\"}\n", "these nodes form a cycle: node 1");
     let leaky = "1: \"LeakyRelu\"\n in={\"x\"}\n out={\"1_0\"}\n with={\"alpha\"=\"much\"}";
     refused(leaky, "attribute \"alpha\" of LeakyRelu: expected a finite number, found much");
-    refused("in={\"x\"}\n1: \"Relu\"\n in={\"y\"}\n out={\"1_0\"}", "node 1: \"y\" is not defined");
+    refused("in={\"x\"}\n1: \"Relu\"\n in={\"y\"}\n out={\"1_0\"}", "node 1: value \"y\" is not defined");
     let twice = "1: \"Relu\"\n in={\"x\"}\n out={\"a\"}\n2: \"Relu\"\n in={\"x\"}\n out={\"a\"}";
     refused(twice, "\"a\" is defined twice");
     let cycle = "1: \"Relu\"\n in={\"2_0\"}\n out={\"1_0\"}\n2: \"Add\"\n in={\"1_0\", \"3_0\"}\n \

@@ -86,7 +86,7 @@ fn what_does_not_fit_is_named_before_a_batch_is_there() {
         assert!(error.contains(words), "{op:?}: {error}");
     };
     let f32s = |dims: &[&str]| typed(Dtype::F32, dims);
-    let words = "node 1: MatMul: the inner lengths differ: 4 and 5";
+    let words = "node 1: MatMul: the inner dimensions of the matrices differ: 4 and 5";
     check([f32s(&["n", "4"]), f32s(&["5", "2"])], Op::MatMul, words);
     let words = "node 1: Add: expected f32, found i64";
     check([f32s(&["n"]), typed(Dtype::I64, &["n"])], Op::Binary(Binary::Add), words);

@@ -327,7 +327,7 @@ fn is_missing(error: &io::Error) -> bool {
 
 fn no_links(name: &str) -> io::Error {
     let message = format!(
-        "{name} is a symbolic link, and writes do not follow links; replace it by the file itself"
+        "{name} is a symbolic link, and writes do not follow links; replace the link by the file"
     );
     io::Error::new(io::ErrorKind::PermissionDenied, message)
 }

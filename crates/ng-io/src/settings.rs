@@ -25,7 +25,8 @@ pub fn private_file(path: &Path, max_bytes: u64) -> io::Result<Vec<u8>> {
     let file = opened(path)?;
     let mode = file.metadata()?.mode() & 0o777;
     if mode & OTHERS != 0 {
-        let message = format!("other users can read or change it (mode {mode:03o}): set mode 600");
+        let message =
+            format!("other users can read or change the file (mode {mode:03o}): set mode 600");
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
     }
     whole(&file, max_bytes)
@@ -38,12 +39,12 @@ fn opened(path: &Path) -> io::Result<File> {
 
 fn whole(file: &File, max_bytes: u64) -> io::Result<Vec<u8>> {
     if !file.metadata()?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the path is not a regular file"));
     }
     let mut bytes = Vec::new();
     file.take(max_bytes + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > max_bytes {
-        let message = format!("it has more than {max_bytes} bytes");
+        let message = format!("the file has more than {max_bytes} bytes");
         return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     }
     Ok(bytes)

@@ -10,7 +10,9 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum PluginError {
     /// An entry of the allow-list is not a SHA-256.
-    #[error("{entry:?} is not a valid SHA-256: expected 64 hexadecimal digits")]
+    #[error(
+        "entry {entry:?} of the allow-list is not a valid SHA-256: expected 64 hexadecimal digits"
+    )]
     AllowList {
         /// The entry.
         entry: String,
@@ -33,7 +35,8 @@ pub enum PluginError {
     },
     /// The file is not in the allow-list.
     #[error(
-        "plug-in {}: its SHA-256 {sha256} is not in the allow-list; add it if you trust the file",
+        "plug-in {}: its SHA-256 {sha256} is not in the allow-list; add this hash if you trust \
+         the file",
         path.display()
     )]
     NotAllowed {

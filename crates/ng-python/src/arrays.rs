@@ -140,6 +140,8 @@ impl<'py> IntoPyObject<'py> for Ids {
 /// Why weights that are kept narrow do not come out of a graph.
 pub fn narrow() -> PyErr {
     let message =
-        "a tensor of a narrow type cannot be returned as an array; cast it in the graph".to_owned();
+        "a tensor of a narrow type (such as f16 or i8) cannot be returned as an array; cast the \
+         tensor in the graph"
+            .to_owned();
     crate::errors::named("UnsupportedModel", message)
 }

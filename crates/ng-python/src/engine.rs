@@ -50,7 +50,8 @@ impl Engine {
             "all" => Prepare::All,
             other => {
                 return Err(PyValueError::new_err(format!(
-                    "{other:?} is not a valid way to prepare: expected metadata, hot or all"
+                    "{other:?} is not a valid way to prepare: expected \"metadata\", \"hot\" or \
+                     \"all\""
                 )));
             }
         };

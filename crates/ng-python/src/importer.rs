@@ -155,7 +155,8 @@ impl Importer {
             "remove" => SelfLoops::Remove,
             "add" => SelfLoops::Add,
             other => {
-                let message = format!("self_loops must be keep, remove or add, got {other:?}");
+                let message =
+                    format!("self_loops must be \"keep\", \"remove\" or \"add\", got {other:?}");
                 return Err(PyValueError::new_err(message));
             }
         };
@@ -266,7 +267,7 @@ impl Importer {
             Some("pairs") => Some(NpyLayout::Pairs),
             Some("rows") => Some(NpyLayout::TwoRows),
             Some(other) => {
-                let message = format!("layout must be pairs or rows, got {other:?}");
+                let message = format!("layout must be \"pairs\" or \"rows\", got {other:?}");
                 return Err(PyValueError::new_err(message));
             }
         };
@@ -331,7 +332,8 @@ impl Importer {
         let known = SparseValue::ALL.into_iter().find(|known| known.name() == value);
         let value = known.ok_or_else(|| {
             let all = SparseValue::ALL.map(SparseValue::name).join(", ");
-            let message = format!("{value:?} is not a valid kind of sparse values: {all}");
+            let message =
+                format!("{value:?} is not a valid kind of sparse values: expected one of {all}");
             PyValueError::new_err(message)
         })?;
         self.with(|inner| Ok(inner.begin_sparse_tensor(owner, name, &shape, value)?.0))

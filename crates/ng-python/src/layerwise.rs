@@ -32,7 +32,9 @@ pub struct Inferred {
 
 impl Inferred {
     fn get(&self) -> PyResult<Arc<ng_engine::Inferred>> {
-        let closed = || errors::named("NeargraphError", "the result is closed".into());
+        let closed = || {
+            errors::named("NeargraphError", "the result of layer-wise inference is closed".into())
+        };
         locked(&self.inner).clone().ok_or_else(closed)
     }
 }

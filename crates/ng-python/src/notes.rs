@@ -18,7 +18,8 @@ pub fn tell(py: Python<'_>, note: Note) -> PyResult<()> {
         }
         Note::NotAhead(error) => {
             let advice = errors::raised(error).value(py).str()?;
-            let what = "reading batch by batch without look-ahead, which reads more from the disk";
+            let what = "rows are read batch by batch, without look-ahead, so more bytes are read \
+                        from the disk";
             warn(py, &format!("{what}: {advice}"))
         }
         Note::Decided(decided) => {

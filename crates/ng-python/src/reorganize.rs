@@ -44,8 +44,10 @@ pub fn reorganize(
         ("locality", None) => By::Locality,
         ("visits", Some(visits)) => By::Visits(visits.0),
         _ => {
-            let message =
-                format!("{by:?} is not a valid order: expected \"heat\", \"locality\" or visits");
+            let message = format!(
+                "{by:?} is not a valid order: expected \"heat\" or \"locality\", or node ids as \
+                 visits="
+            );
             return Err(errors::named("UnsupportedArgument", message));
         }
     };

@@ -43,7 +43,7 @@ impl Shape {
             }
             (None, Some(marked)) => EdgeSet::Induced(marked),
             (Some(_), Some(_)) => {
-                return Err(PyValueError::new_err("both_ways and induced cannot be combined"));
+                return Err(PyValueError::new_err("both_ways= and induced= cannot be combined"));
             }
         };
         let time = times.map(|strategy| temporal(snapshot, strategy, node_times)).transpose()?;
@@ -65,7 +65,9 @@ fn temporal(
         "uniform" => false,
         "last" => true,
         other => {
-            let what = format!("{other:?} is not a valid strategy: expected 'uniform' or 'last'");
+            let what = format!(
+                "{other:?} is not a valid temporal strategy: expected \"uniform\" or \"last\""
+            );
             return Err(PyValueError::new_err(what));
         }
     };
@@ -142,7 +144,8 @@ impl Roots {
             "edges" => RootsOf::Edges,
             other => {
                 return Err(PyValueError::new_err(format!(
-                    "{other:?} is not a valid way to draw: expected nodes, degrees or edges"
+                    "{other:?} is not a valid way to draw seeds: expected \"nodes\", \"degrees\" \
+                     or \"edges\""
                 )));
             }
         };
@@ -178,8 +181,8 @@ impl Links {
             }
             Some((mode, amount)) => {
                 return Err(PyValueError::new_err(format!(
-                    "negative sampling {mode:?} with amount {amount} is not valid: expected \
-                     \"binary\", or \"triplet\" with a whole number"
+                    "negative sampling with mode {mode:?} and amount {amount} is not valid: \
+                     expected mode \"binary\", or mode \"triplet\" with a whole number as amount"
                 )));
             }
         };

@@ -72,7 +72,9 @@ impl Transaction {
         if times.as_ref().is_some_and(|a| uneven(a.len()))
             || weights.as_ref().is_some_and(|a| uneven(a.len()))
         {
-            return Err(PyValueError::new_err("times and weights need one element per edge"));
+            return Err(PyValueError::new_err(
+                "times= and weights= must have one element per edge",
+            ));
         }
         for (edge, time) in data.iter_mut().zip(times.iter().flat_map(|a| a.as_array())) {
             edge.time = *time;

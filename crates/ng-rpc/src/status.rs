@@ -184,7 +184,7 @@ fn advice(remedy: &Remedy) -> Option<String> {
         Remedy::FreeMemory => "free memory on the server's machine",
         Remedy::SmallerBatches => "request less at once",
         Remedy::DropBatches => "release batches that are still held",
-        Remedy::MakeWritable => "make the folder writable",
+        Remedy::MakeWritable => "make the folder of the graph writable",
         Remedy::Restore => "restore the graph from a backup",
         Remedy::CloseOther | Remedy::WaitLonger => "try again after the other writer has ended",
         Remedy::KeepReverse => "import the graph again and keep the reverse of edge types",
@@ -192,7 +192,7 @@ fn advice(remedy: &Remedy) -> Option<String> {
         Remedy::ExportAgain => "export the trained model again",
         Remedy::CopyModel => "copy the model's files again from a complete copy",
         Remedy::TrainAgain => "train the model again, because its weights contain NaN or infinity",
-        Remedy::Import => "register or create a graph of that name",
+        Remedy::Import => "check the path of the graph",
         _ => return None,
     };
     Some(words.to_owned())

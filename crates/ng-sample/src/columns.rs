@@ -236,8 +236,8 @@ fn decoder(
         return Ok(None);
     }
     Err(SampleError::Spec(format!(
-        "tensor {:?} cannot be read as sparse rows: only sparse tensors can, and only as f32; read \
-         it as dense rows",
+        "sparse rows can be read only from a sparse tensor and only as f32; read tensor {:?} as \
+         dense rows",
         meta.name
     )))
 }

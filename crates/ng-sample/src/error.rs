@@ -44,7 +44,8 @@ pub enum SampleError {
     },
     /// The operation needs out-edges, which the store does not keep.
     #[error(
-        "drawing edges {relation:?} by degree needs their reverse, which the store does not keep"
+        "edges {relation:?} cannot be drawn in proportion to degree, because the store does not \
+         keep the reverse of this edge type"
     )]
     NoReverse {
         /// Name of the edge type's relation.

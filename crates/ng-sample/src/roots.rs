@@ -65,7 +65,8 @@ impl Sampler {
         while taken < roots.count {
             if drawn >= roots.count.saturating_mul(TRIES_MAX) {
                 return Err(SampleError::Spec(format!(
-                    "a batch cannot have {} edges: {drawn} draws found only {taken} different ones",
+                    "a batch cannot have {} edges: {drawn} draws found only {taken} different \
+                     edges",
                     roots.count
                 )));
             }

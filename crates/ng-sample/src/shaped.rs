@@ -178,7 +178,8 @@ impl Sampler {
     ) -> Result<CompactSample, SampleError> {
         let [Group { node_type, ids, .. }] = start.groups.as_slice() else {
             return Err(SampleError::Spec(
-                "batches of walks or budgets need seeds of one node type".into(),
+                "batches of walks, or with sampling budgets (HGT), need seeds of one node type"
+                    .into(),
             ));
         };
         let (seeds, mut extras) = ((*node_type, ids.as_slice()), Extras::default());

@@ -26,7 +26,7 @@ impl Sampler {
         if types != (1, 1) || !self.spec().draws_from_first_alone() {
             return Err(SampleError::Spec(format!(
                 "a trace needs a store with one node type and one edge type; this store has {} \
-                 and {}",
+                 node types and {} edge types",
                 types.0, types.1
             )));
         }

@@ -197,5 +197,5 @@ fn what_labor_cannot_do_is_refused() {
         made.err().expect("refused").to_string()
     };
     let text = refused(labor(fanouts, 0));
-    assert!(text.contains("at least 1"), "{text}");
+    assert!(text.contains("expected 1 or more"), "{text}");
 }

@@ -159,7 +159,7 @@ fn edges_are_drawn_by_the_degrees_of_both_ends_without_replacement() {
     let dir = tempfile::tempdir().expect("directory");
     let snapshot = store(dir.path()).snapshot();
     let error = Roots::new(&snapshot, RootsOf::Edges, 2, EDGES).expect_err("refused");
-    assert!(error.to_string().contains("needs their reverse"), "{error}");
+    assert!(error.to_string().contains("does not keep the reverse"), "{error}");
 
     let dir = tempfile::tempdir().expect("directory");
     build_undirected(dir.path());

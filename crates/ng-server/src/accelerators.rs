@@ -211,7 +211,7 @@ impl Accelerators {
             let message = "another request is changing the devices";
             Problem::new(Code::Aborted, "DEVICES_BUSY", message)
                 .retry_about(RETRY_AFTER)
-                .remedy("try again after it has ended")
+                .remedy("try again after that request has ended")
         })
     }
 
@@ -235,7 +235,10 @@ impl Accelerators {
             // All models ran on it a moment ago.
             let back = self.program.swap(|_| Ok::<_, ProgramError>(Bundle::clone(&before)));
             if let Err(error) = back {
-                tracing::error!(%error, "a restart will lose the devices: they were not recorded");
+                tracing::error!(
+                    %error,
+                    "the devices could not be recorded, so a restart will lose them"
+                );
             }
         }
         for model in models.models().into_iter().chain(models.sent_models()) {
@@ -289,11 +292,11 @@ fn trial(config: &Config) -> Result<(&Path, Probe), Problem> {
         Problem::new(Code::FailedPrecondition, "PLUGINS_OFF", message).remedy(remedy)
     };
     let folder = config.plugins.as_ref().ok_or_else(|| {
-        let remedy = "set the folder of plug-ins (plugins) in the server's configuration";
+        let remedy = "set plugins= in the settings file of the server to the folder of plug-ins";
         off("this server does not load plug-ins", remedy)
     })?;
     let (program, arguments) = config.plugin_trial.split_first().ok_or_else(|| {
-        let remedy = "set the program that tries them (plugin_trial) in the configuration";
+        let remedy = "set plugin_trial= in the settings file to the program that tries plug-ins";
         off("this server cannot try plug-ins", remedy)
     })?;
     let arguments = arguments.iter().map(Into::into).collect();

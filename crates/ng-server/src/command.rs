@@ -137,7 +137,7 @@ fn reload(serving: &Serving, read: Result<Config, ConfigError>, level: Option<&L
     let config = match read {
         Ok(config) => config,
         Err(error) => {
-            return tracing::error!(%error, "reload failed; the configuration is unchanged");
+            return tracing::error!(%error, "reload failed; the settings are unchanged");
         }
     };
     if let Some(level) = level
@@ -146,11 +146,11 @@ fn reload(serving: &Serving, read: Result<Config, ConfigError>, level: Option<&L
         tracing::error!(%error, "the log level is unchanged");
     }
     match serving.reload(config) {
-        Ok(fixed) if fixed.is_empty() => tracing::info!("reloaded the configuration"),
+        Ok(fixed) if fixed.is_empty() => tracing::info!("reloaded the settings file"),
         Ok(fixed) => tracing::warn!(
             needs_restart = fixed.join(" "),
-            "reloaded the configuration, except settings that need a restart"
+            "reloaded the settings file, except settings that need a restart"
         ),
-        Err(error) => tracing::error!(%error, "reload failed; the configuration is unchanged"),
+        Err(error) => tracing::error!(%error, "reload failed; the settings are unchanged"),
     }
 }

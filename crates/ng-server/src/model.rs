@@ -366,7 +366,7 @@ fn options_of(
     let snapshot = graph.store.snapshot();
     let fanouts = match request.fanouts.as_slice() {
         [] => file.fanouts(snapshot.catalog()).map_err(|e| {
-            problem_of(&e).at("fanouts").remedy("give fanouts, or export the model again")
+            problem_of(&e).at("fanouts").remedy("give fanouts=, or export the model again")
         })?,
         hops => Fanouts::uniform(hops, snapshot.catalog().edge_types.len())
             .map_err(|e| problem_of(&e).at("fanouts"))?,
@@ -387,7 +387,7 @@ fn prepare_of(word: &str) -> Result<Prepare, Problem> {
         "" | "metadata" => Ok(Prepare::Metadata),
         "hot" => Ok(Prepare::Hot),
         "all" => Ok(Prepare::All),
-        other => Err(Problem::argument("prepare", format!("{other:?} is not valid for prepare"))
-            .remedy("use metadata, hot or all")),
+        other => Err(Problem::argument("prepare", format!("prepare={other:?} is not valid"))
+            .remedy("use \"metadata\", \"hot\" or \"all\"")),
     }
 }

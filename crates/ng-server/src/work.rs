@@ -145,7 +145,8 @@ impl Lane {
     ) -> Result<T, Problem> {
         let waiting = Waiting(&self.waiting);
         if self.waiting.fetch_add(1, Ordering::Relaxed) >= WAITING_MAX {
-            let message = "too many requests of this kind are waiting";
+            let message =
+                format!("{WAITING_MAX} requests of the same kind are waiting, which is the limit");
             return Err(Problem::new(Code::ResourceExhausted, "TOO_MANY_REQUESTS", message)
                 .remedy("try again later")
                 .retry_about(RETRY_AFTER));

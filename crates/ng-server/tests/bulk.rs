@@ -327,15 +327,15 @@ fn what_is_wrong_is_refused_with_batch_column_and_remedy_and_nothing_is_left() {
         let head = || small(existing);
         refused(head(), &nulls, nodes_at, &["batch 1, column \"x\": row 1 is null", "fill nulls"]);
         let text = arrow_stream(&[vec![("x", Column::Text)]]);
-        refused(head(), &text, nodes_at, &["column \"x\" is text", "cast it"]);
+        refused(head(), &text, nodes_at, &["column \"x\" has an unsupported type: text", "cast it"]);
         let other = arrow_stream(&[vec![("y", rows_of(0, 2))]]);
-        refused(head(), &other, nodes_at, &["column \"x\" is missing", "the stream has y"]);
+        refused(head(), &other, nodes_at, &["column \"x\" is missing", "columns of the stream: y"]);
         let odd = arrow_stream(&[vec![("x", rows_of(0, 2)), ("z", Column::U8(vec![1, 2]))]]);
         refused(head(), &odd, nodes_at, &["column \"z\" is not in the head"]);
         refused(head(), &wide, nodes_at, &["uint64"]);
         let mut same = head();
         same.node_types[0].tensors.push("x".into());
-        refused(same, &good(), nodes_at, &["has \"x\" twice", "list each tensor once"]);
+        refused(same, &good(), nodes_at, &["tensor \"x\" twice", "list each tensor once"]);
         let lost = [arrow_stream(&[x()]), arrow_stream(&[ends(0), ends(9999)])].concat();
         refused(head(), &lost, edges_at, &["batch 1", "9999"]);
         let negative = [arrow_stream(&[x()]), arrow_stream(&[ends(-1)])].concat();

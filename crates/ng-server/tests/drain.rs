@@ -179,13 +179,13 @@ fn sighup_reads_settings_again_and_names_what_needs_a_restart() {
     assert_eq!(code(&process, "first-token-of-ann"), Code::Ok);
     write("lanes = 5\n[limits]\nids = 3", "second-token-of-ann");
     process.signal("HUP");
-    let line = process.wait_for("reloaded the configuration, except");
+    let line = process.wait_for("reloaded the settings file, except");
     assert_eq!(line["needs_restart"], "lanes");
     assert_eq!(code(&process, "first-token-of-ann"), Code::Unauthenticated);
     assert_eq!(code(&process, "second-token-of-ann"), Code::Ok);
     write("[limits]\nids = 0", "third-token-of-ann");
     process.signal("HUP");
-    process.wait_for("the configuration is unchanged");
+    process.wait_for("the settings are unchanged");
     process.signal("TERM");
     assert_eq!(process.end().0, Some(0));
 }

@@ -714,7 +714,7 @@ fn an_empty_folder_is_served_and_graphs_come_later() {
     let caller = Caller::of(&serving);
     assert!(caller.graphs().is_empty());
     let refused = caller.embed("x", &[1], None).expect_err("no graph");
-    assert!(refused.message().contains("the server has none"), "{refused}");
+    assert!(refused.message().contains("graphs of the server: none"), "{refused}");
     build_typed(&folder.path().join("typed.ng"));
     let request = v1::GraphRegisterRequest { graph: "typed".into(), ..Default::default() };
     caller.wait(caller.registry().graph_register(request)).expect("registered");

@@ -68,7 +68,7 @@ fn a_stream_that_nobody_reads_gives_its_place_back_and_tells_where_to_go_on() {
     assert_eq!((ended.code(), problem.reason.as_str()), (Code::Aborted, "STREAM_UNREAD"));
     assert!(!batches.is_empty() && batches.len() < 500, "{} batches", batches.len());
     let next = batches.len() as u64;
-    assert!(problem.remedy.contains(&format!("first_batch {next}")), "{problem:?}");
+    assert!(problem.remedy.contains(&format!("first_batch={next}")), "{problem:?}");
     let rest = open(v1::SampleRequest { first_batch: next, ..request() }).expect("a stream");
     let rest: Vec<_> = runtime.block_on(rest.into_inner().collect());
     assert_eq!(next as usize + rest.len(), 500, "none is lost, and none comes twice");

@@ -99,7 +99,7 @@ pub enum LayoutError {
     /// The trace was recorded without places on pages of this size.
     #[error(
         "the trace does not contain the positions of nodes on pages of {page_bytes} bytes; record \
-         it with that page size, or use another placement"
+         the trace with that page size, or use another placement"
     )]
     NoPlaces {
         /// Of a page of the device.

@@ -99,8 +99,8 @@ pub enum SimulateError {
     },
     /// Reuse on a platform that has no whole pages, or no hops.
     #[error(
-        "{platform} does not support the reuse of reads (merged, grouped or cached pages); use a \
-         platform that reads whole pages hop by hop: CC, CC-pipe, FPGA-CSD, SmartSage, GList, BG-1"
+        "{platform} cannot merge page reads, group batches or cache pages; use a platform that \
+         reads whole pages hop by hop: CC, CC-pipe, FPGA-CSD, SmartSage, GList, BG-1"
     )]
     Reuse {
         /// Which.

@@ -450,5 +450,5 @@ fn what_is_read_once_for_several_is_read_less_and_breaks_no_law() {
         ..job(&Config::paper(), &set, "BG-2")
     };
     let error = refused.run(&trace).expect_err("no pages").to_string();
-    assert!(error.starts_with("BG-2 does not support the reuse of reads"), "{error}");
+    assert!(error.starts_with("BG-2 cannot merge page reads"), "{error}");
 }

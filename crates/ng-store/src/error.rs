@@ -313,7 +313,7 @@ pub enum BuildError {
         previous: String,
     },
     /// An id does not fit the declared number of nodes or edge ids.
-    #[error("{kind} {id} is out of range: {owner} has {bound}")]
+    #[error("{kind} {id} is out of range: {owner} allows ids below {bound}")]
     IdOutOfRange {
         /// `source`, `destination`, `edge id`.
         kind: &'static str,

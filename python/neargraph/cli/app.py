@@ -24,7 +24,10 @@ __all__ = ["app", "main", "one_line", "quiet_torch"]
 _ParseError: Any = typer.BadParameter.__mro__[2]
 _PACKAGE = os.path.dirname(neargraph.__file__)
 _PYTHONS_WARNING = warnings.formatwarning
-_HELP = "Train and serve graph neural networks on graphs larger than memory, from an SSD."
+_HELP = (
+    "Train and serve graph neural networks on graphs that are larger than memory and are stored on "
+    "an SSD."
+)
 
 app = typer.Typer(
     name="neargraph",

@@ -13,8 +13,9 @@ from .verify import report_rows
 _Base = Annotated[
     Path | None,
     typer.Option(
-        help="Earlier backup in the same directory. The new backup then holds only the pages that "
-        "were written since. Restoring needs both backups.",
+        help="Earlier backup, in the same parent directory as the new backup. The new backup "
+        "then contains only the pages that were written after the earlier backup. "
+        "Restoring needs both backups.",
         metavar="BACKUP",
     ),
 ]
@@ -23,7 +24,8 @@ _Base = Annotated[
 def backup(
     store: StoreArgument,
     target: Annotated[
-        Path, typer.Argument(help="Backup to create; must not exist.", metavar="BACKUP")
+        Path,
+        typer.Argument(help="Directory of the backup to create; must not exist.", metavar="BACKUP"),
     ],
     base: _Base = None,
     memory: Memory = None,
@@ -32,8 +34,8 @@ def backup(
 ) -> None:
     """Back up a store while it is in use.
 
-    Copies the newest checkpoint and compares every page with its checksum. Other processes can read
-    and write the store meanwhile.
+    The command copies the newest checkpoint and compares every page with its checksum. Meanwhile,
+    other processes can read and write the store.
     """
     with opened(store, memory, recover=recover) as handle, bars() as progress:
         report = handle.backup(
@@ -58,7 +60,9 @@ def _warn(last: int, newest: int) -> None:
 
 
 def restore(
-    backup: Annotated[Path, typer.Argument(help="Backup to read.", metavar="BACKUP")],
+    backup: Annotated[
+        Path, typer.Argument(help="Directory of the backup to restore.", metavar="BACKUP")
+    ],
     store: Annotated[
         Path,
         typer.Argument(help="Store to create, NAME.ng; must not exist.", metavar="STORE"),

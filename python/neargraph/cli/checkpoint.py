@@ -17,10 +17,10 @@ def checkpoint(
     busy_timeout: BusyTimeout = 5.0,
     as_json: Json = False,
 ) -> None:
-    """Write the commits in the log into the files of the store.
+    """Write the commits from the log of a store into its main files.
 
-    Processes that open the store afterwards see these commits. After a crash, opening the store
-    does the same.
+    Other processes see these commits when they next open the store. After a crash of the writer,
+    opening the store also writes the commits into the main files.
     """
     with opened(store, busy_timeout=busy_timeout) as handle:
         recovered = handle.info()["commits_recovered"]

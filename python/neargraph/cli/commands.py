@@ -8,7 +8,7 @@ every example is a valid command line (tests run them).
 from dataclasses import dataclass
 
 MAKE = "Create and convert stores"
-LOOK = "Look into stores"
+LOOK = "Inspect stores"
 CHANGE = "Change and maintain stores"
 TRAIN = "Train"
 MODELS = "Use trained models"
@@ -42,7 +42,7 @@ COMMANDS = (
     Entry(
         "import",
         MAKE,
-        "Import an edge list, tables, arrays or a known data set into a new store.",
+        "Import an edge list, tables, arrays or a benchmark data set into a new store.",
         (
             "neargraph import edges.csv --out G.ng --memory 256MB",
             "neargraph import edges.csv --out G2.ng --undirected --split-sizes 60,20,20 --dry-run",
@@ -67,7 +67,7 @@ COMMANDS = (
     Entry(
         "split",
         MAKE,
-        "Assign the nodes of a type to train, val and test.",
+        "Split the nodes of one type into train, val and test.",
         (
             "neargraph split G.ng --sizes 60,20,20 --seed 0",
             "neargraph split G.ng --sizes 60,20,20 --stratify --overwrite",
@@ -76,7 +76,7 @@ COMMANDS = (
     Entry(
         "info",
         LOOK,
-        "Show the types, counts, tensors and size of a store.",
+        "Show the size of a store and its node and edge types, with counts and tensors.",
         ("neargraph info G.ng", "neargraph info G.ng --json"),
     ),
     Entry(
@@ -94,31 +94,31 @@ COMMANDS = (
     Entry(
         "stats",
         LOOK,
-        "Compute degrees, labels, splits and value ranges of a store.",
+        "Compute statistics of a store: degrees, labels, splits and value ranges.",
         ("neargraph stats G.ng --memory 256MB",),
     ),
     Entry(
         "verify",
         LOOK,
-        "Check every block and structure of a store or backup.",
+        "Check every block and every data structure of a store or a backup.",
         ("neargraph verify G.ng",),
     ),
     Entry(
         "scrub",
         LOOK,
-        "Check every page against its checksum while the store is in use.",
+        "Check every page of a store against its checksum while the store is in use.",
         ("neargraph scrub G.ng --max-rate 200MB",),
     ),
     Entry(
         "update",
         CHANGE,
-        "Apply a file of added, deleted and changed nodes and edges.",
+        "Apply a file of added, changed and deleted nodes and edges to a store.",
         ("neargraph update G.ng --from events.csv",),
     ),
     Entry(
         "checkpoint",
         CHANGE,
-        "Write the commits in the log into the files of the store.",
+        "Write the commits from the log of a store into its main files.",
         ("neargraph checkpoint G.ng",),
     ),
     Entry(
@@ -161,20 +161,20 @@ COMMANDS = (
     Entry(
         "evaluate",
         TRAIN,
-        "Measure the model of a training run on a split.",
+        "Evaluate the model of a training run on training, validation or test data.",
         ("neargraph evaluate runs/1 --split test",),
     ),
     Entry(
         "compile",
         TRAIN,
-        "Sample epochs once and store them, so that loaders replay them.",
+        "Sample epochs once and save them to files that loaders replay.",
         ("neargraph compile G.ng --epochs 4 --memory 2GB --dry-run",),
         "compile:compile_",
     ),
     Entry(
         "profile",
         TRAIN,
-        "Profile training by back end and by stage.",
+        "Measure the time of training for each back end and each stage.",
         ("neargraph profile train G.ng --models sage --repeats 1",),
     ),
     Entry(
@@ -201,13 +201,13 @@ COMMANDS = (
     Entry(
         "topk",
         MODELS,
-        "Find the nodes with the most similar embeddings.",
+        "Find the nodes whose embeddings are most similar to those of query nodes.",
         ("neargraph topk G.ng --tensor embedding --ids 17,4",),
     ),
     Entry(
         "quantise",
         MODELS,
-        "Convert a model file to fewer bits and measure the loss of accuracy.",
+        "Convert the weights of a model file to fewer bits.",
         ("neargraph quantise sage.ngm small.ngm --to int8",),
     ),
     Entry(
@@ -232,13 +232,13 @@ COMMANDS = (
     Entry(
         "top",
         SERVE,
-        "Show requests, latencies, caches and reads of a server.",
+        "Show the requests, latencies, caches and disk reads of a server.",
         ("neargraph top --count 1",),
     ),
     Entry(
         "bench-server",
         SERVE,
-        "Send requests to a server at a fixed rate and measure latencies.",
+        "Send requests to a server and measure its request rate and latencies.",
         ("neargraph bench-server --help",),
         "serve:bench_server",
         passes_on=True,
@@ -255,7 +255,7 @@ COMMANDS = (
     Entry(
         "doctor",
         MACHINE,
-        "Check what this machine supports and suggest changes.",
+        "Check the disk, packages and GPUs of this machine, and suggest changes.",
         ("neargraph doctor", "neargraph doctor G.ng --disk"),
     ),
 )

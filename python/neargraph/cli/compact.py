@@ -15,7 +15,8 @@ def compact(
 ) -> None:
     """Rewrite a store without unused space, with each neighbour list in one piece.
 
-    Needs disk space for a second copy of the store while it runs. Ids and content stay the same.
+    While the command runs, it needs disk space for a second copy of the store. Ids and content stay
+    the same.
     """
     with opened(store, memory, busy_timeout=busy_timeout) as handle, bars() as progress:
         report = handle.compact(lambda done, total: progress("compact", done, total))

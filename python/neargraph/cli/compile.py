@@ -25,29 +25,50 @@ from .show import bars, console, pairs_table, print_json, print_report, readable
 _Layout = Annotated[
     Literal["paged", "direct"],
     typer.Option(
-        help="paged: compile epochs. direct: write feature rows beside neighbour lists instead."
+        help="paged: compile epochs. direct: write the direct layout instead, with feature "
+        "rows beside neighbour lists."
     ),
 ]
-_Method = Annotated[Literal["uniform", "labor", "weighted"], typer.Option(help="Sampling method.")]
-_Out = Annotated[
-    Path | None, typer.Option(help="Directory for the files. Default: STORE/compiled.")
+_Method = Annotated[
+    Literal["uniform", "labor", "weighted"],
+    typer.Option(help="Method of choosing neighbours if a node has more than the fanout."),
 ]
-_DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the estimate and stop.")]
+_Out = Annotated[
+    Path | None, typer.Option(help="Directory for the compiled files. Default: STORE/compiled.")
+]
+_DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Print estimates of size and time; write nothing.")
+]
 _PageSize = Annotated[
-    str, typer.Option(help="Page size of the direct layout, 4KiB to 64KiB.", metavar="SIZE")
+    str, typer.Option(help="With --layout direct: page size, 4KiB to 64KiB.", metavar="SIZE")
+]
+_Name = Annotated[
+    str, typer.Option(help="With --layout direct: name of the file, without the suffix .direct.")
+]
+_Fanouts = Annotated[
+    str, typer.Option(help="Neighbours per node at each hop, comma-separated; -1 = all.")
+]
+_DropLast = Annotated[
+    bool, typer.Option(help="Drop the last batch of an epoch if it is smaller than --batch-size.")
 ]
 _DependentBatches = Annotated[
     int,
-    typer.Option(help="LABOR only: number of consecutive batches that share random numbers."),
+    typer.Option(
+        help="With --method labor: number of consecutive batches that share random numbers."
+    ),
 ]
 _Attrs = Annotated[
-    str | None, typer.Option(help="Tensors to compile, e.g. x,y. Default: all tensors.")
+    str | None,
+    typer.Option(
+        help="Tensors to include, e.g. x,y. Default: all tensors; with --layout direct: all "
+        "dense tensors."
+    ),
 ]
 _Memory = Annotated[
     str | None,
     typer.Option(
-        help="Memory budget of the store, now and during replay, e.g. 2GB. Default: a quarter of "
-        "RAM.",
+        help="Memory budget of the store for compiling, and later for replaying, e.g. 2GB. "
+        "Default: a quarter of RAM.",
         metavar="SIZE",
     ),
 ]
@@ -72,32 +93,33 @@ def compile_(
     store: StoreArgument,
     layout: _Layout = "paged",
     page_size: _PageSize = "4KiB",
-    name: Annotated[str, typer.Option(help="Name of the file of the direct layout.")] = "graph",
+    name: _Name = "graph",
     epochs: Annotated[int, typer.Option(help="Number of different epochs to sample.")] = 1,
-    fanouts: Annotated[str, typer.Option(help="Neighbours per layer; -1 = all.")] = "15,10",
-    batch_size: Annotated[int, typer.Option(help="Seeds per batch.")] = 1024,
+    fanouts: _Fanouts = "15,10",
+    batch_size: Annotated[int, typer.Option(help="Seed nodes per batch.")] = 1024,
     seeds: Seeds = None,
     node_type: NodeType = None,
     seed: Seed = 0,
-    shuffle: Annotated[bool, typer.Option(help="Shuffle the seeds in every epoch.")] = True,
-    drop_last: Annotated[bool, typer.Option(help="Drop the last batch if it is smaller.")] = False,
+    shuffle: Annotated[bool, typer.Option(help="Shuffle the seed nodes in every epoch.")] = True,
+    drop_last: _DropLast = False,
     replace: Annotated[bool, typer.Option(help="Sample neighbours with replacement.")] = False,
     method: _Method = "uniform",
     dependent_batches: _DependentBatches = 1,
     attrs: _Attrs = None,
     memory: _Memory = None,
-    first_epoch: Annotated[int, typer.Option(help="Number of the first epoch.")] = 0,
+    first_epoch: Annotated[int, typer.Option(help="Number of the first epoch to sample.")] = 0,
     out: _Out = None,
-    overwrite: Annotated[bool, typer.Option(help="Overwrite existing files.")] = False,
+    overwrite: Annotated[bool, typer.Option(help="Replace existing compiled files.")] = False,
     backend: Backend = "auto",
     recover: Recover = True,
     dry_run: _DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Sample epochs once and store them, so that loaders replay them.
+    """Sample epochs once and save them to files that loaders replay.
 
-    --layout direct writes no epochs. It writes the graph with feature rows beside neighbour lists,
-    for loaders with reading="direct_layout". Options of sampling and of epochs then have no effect.
+    With --layout direct, the command writes the graph instead of epochs: feature rows beside
+    neighbour lists, for loaders with reading="direct_layout". It then ignores the options that
+    choose epochs, seeds and neighbours.
     """
     import neargraph
     from neargraph.loader.compiling import EpochCompiler
@@ -170,9 +192,9 @@ def _show_estimate(store: Path, estimate: Any) -> None:
         ("disk per epoch", size(estimate.bytes_per_epoch) + compared),
         ("disk in total", f"{size(estimate.total_bytes)} of {size(estimate.free_bytes)} free"),
         ("rows held in memory", f"{estimate.hot_rows:,}, {size(estimate.hot_bytes)}"),
-        ("time to build", f"{estimate.build_seconds:.0f} s"),
-        ("an epoch, sampled", f"{estimate.fresh_seconds_per_epoch:.1f} s"),
-        ("an epoch, replayed", f"{estimate.replay_seconds_per_epoch:.1f} s"),
-        ("pays off after", "never" if pays is None else f"{pays:.1f} replayed epochs"),
+        ("time to compile", f"{estimate.build_seconds:.0f} s"),
+        ("time of a sampled epoch", f"{estimate.fresh_seconds_per_epoch:.1f} s"),
+        ("time of a replayed epoch", f"{estimate.replay_seconds_per_epoch:.1f} s"),
+        ("compiling pays off after", "never" if pays is None else f"{pays:.1f} replayed epochs"),
     ]
     console().print(pairs_table(f"Estimate for {store}", rows))

@@ -12,26 +12,37 @@ if TYPE_CHECKING:
 Address = Annotated[
     str, typer.Option(help="Address of the server: HOST:PORT or unix:PATH.", show_default=True)
 ]
-GraphName = Annotated[str, typer.Option(help="Graph on the server. Default: the only one.")]
+GraphName = Annotated[
+    str, typer.Option(help="Name of the graph on the server. Default: the only graph.")
+]
 Timeout = Annotated[float, typer.Option(help="Seconds to wait for the answer.", metavar="SECONDS")]
 TokenFile = Annotated[
     Path | None,
-    typer.Option(help="File with the access token. Default: the variable NEARGRAPH_TOKEN."),
+    typer.Option(
+        help="File with the access token. Default: the token in the environment variable "
+        "NEARGRAPH_TOKEN."
+    ),
 ]
 Ca = Annotated[
     Path | None,
     typer.Option(
-        help="Certificates of the CAs that signed the server's certificate (PEM). Default: no TLS."
+        help="PEM file with the certificate of the CA that signed the server's certificate. "
+        "Default: no TLS."
     ),
 ]
 Cert = Annotated[
     Path | None,
-    typer.Option(help="Client certificate (PEM), for servers that require one. Needs --key."),
+    typer.Option(
+        help="PEM file with the client certificate, for servers that require one. Needs --ca "
+        "and --key."
+    ),
 ]
-Key = Annotated[Path | None, typer.Option(help="Private key of --cert (PEM).")]
+Key = Annotated[Path | None, typer.Option(help="PEM file with the private key of --cert.")]
 ServerName = Annotated[
     str | None,
-    typer.Option(help="Name in the server's certificate, if it differs from the address."),
+    typer.Option(
+        help="Name in the server's certificate, if it differs from --address. Needs --ca."
+    ),
 ]
 
 

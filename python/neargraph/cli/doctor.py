@@ -43,7 +43,7 @@ def doctor(
     path: Annotated[
         Path,
         typer.Argument(
-            help="Store, or folder on the disk to check.",
+            help="Store, or any folder on the disk to check.",
             metavar="PATH",
             autocompletion=complete_stores,
         ),
@@ -52,15 +52,17 @@ def doctor(
         bool,
         typer.Option(
             "--disk",
-            help="Measure the disk. For a store: read its files, and cache the rates for a day. "
-            "For a folder: write a file of 64 MiB, read it and remove it.",
+            help="Measure the read rates of the disk. If PATH is a store: read its files, and keep "
+            "the rates for a day. If PATH is a folder: write a file of 64 MiB, read it and "
+            "remove it.",
         ),
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Check what this machine supports and suggest changes.
+    """Check the disk, packages and GPUs of this machine, and suggest changes.
 
-    Tries the I/O back ends on the disk of PATH. Reports resource limits, packages, torch and GPUs.
+    The command tries the I/O back ends on the disk that holds PATH. It reports resource limits,
+    packages, torch and GPUs.
     """
     from neargraph import _core
 

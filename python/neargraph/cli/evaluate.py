@@ -12,19 +12,24 @@ from .show import print_report
 def evaluate(
     run: Annotated[Path, typer.Argument(help="Folder of a training run.", metavar="RUN")],
     split: Annotated[
-        Literal["train", "val", "test"], typer.Option(help="Split to measure.")
+        Literal["train", "val", "test"], typer.Option(help="Part of the data to evaluate on.")
     ] = "test",
     store: Annotated[
         Path | None,
-        typer.Option(help="Store directory, if it moved. Default: the store of the run."),
+        typer.Option(
+            help="Store directory, if it moved after the run. Default: the store that the run used."
+        ),
     ] = None,
     state: Annotated[
         Literal["auto", "last", "best"],
-        typer.Option(help="Parameters to load; auto takes those that the run was tested with."),
+        typer.Option(
+            help="Model parameters to load; auto = the parameters that the run itself was tested "
+            "with."
+        ),
     ] = "auto",
     as_json: Json = False,
 ) -> None:
-    """Measure the model of a training run on a split.
+    """Evaluate the model of a training run on training, validation or test data.
 
     The metrics are also written into the folder of the run.
     """

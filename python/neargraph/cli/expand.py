@@ -16,15 +16,15 @@ from .show import bars, print_notes, print_report, readable
 _Memory = Annotated[
     str | None,
     typer.Option(
-        help="Memory budget of store and import together, e.g. 1GB. Default: half of RAM.",
+        help="Memory budget for reading STORE and writing OUT together, e.g. 1GB. Default: "
+        "half of RAM.",
         metavar="SIZE",
     ),
 ]
 _Density = Annotated[
     float | None,
     typer.Option(
-        help="Mean degree of the random seed graph, with --factor. Default: 3, or less for small "
-        "factors."
+        help="With --factor: mean degree of the seed graph. Default: 3, or less for small factors."
     ),
 ]
 
@@ -34,15 +34,23 @@ def expand(
     store: StoreArgument,
     out: Annotated[Path, typer.Argument(help="Store to create, NAME.ng.", metavar="OUT")],
     factor: Annotated[
-        int | None, typer.Option(help="Copies of each node. Give this or --seed-graph.")
+        int | None,
+        typer.Option(
+            help="Number of copies of each node. The seed graph is then derived from STORE. Give "
+            "either --factor or --seed-graph."
+        ),
     ] = None,
     density: _Density = None,
     seed_graph: Annotated[
         Path | None,
-        typer.Option(help="Edges of the seed graph: a .npy file of shape [2, E] or [E, 2]."),
+        typer.Option(
+            help="Edges of the seed graph: a .npy file with an array of shape [2, E] or [E, 2]."
+        ),
     ] = None,
     memory: _Memory = None,
-    reverse: Annotated[bool, typer.Option(help="Also store the reverse edge types.")] = False,
+    reverse: Annotated[
+        bool, typer.Option(help="Also store the reverse of each edge type.")
+    ] = False,
     threads: Annotated[
         int | None, typer.Option(help="Number of threads. Default: one for each core.")
     ] = None,
@@ -59,7 +67,7 @@ def expand(
     from neargraph.units import parse_bytes
 
     if (factor is None) == (seed_graph is None):
-        raise UnsupportedArgument("give one of --factor and --seed-graph")
+        raise UnsupportedArgument("give either --factor or --seed-graph")
     check_target(out, ImportOptions(overwrite=overwrite))
     half = None if memory is None else parse_bytes(memory) // 2
     given = None if seed_graph is None else Seed.read(seed_graph)

@@ -12,8 +12,9 @@ from .show import bars, print_notes, print_report, size
 _Format = Annotated[
     Literal["graphbolt", "parquet", "pyg", "npz"],
     typer.Option(
-        help="Output: a folder for GraphBolt, a folder of Parquet tables, a PyG Data or HeteroData "
-        "(.pt), or NumPy arrays (.npz)."
+        help="Output format. graphbolt: a folder that GraphBolt reads. parquet: a folder of "
+        "tables. pyg: a .pt file with a PyG Data or HeteroData. npz: a .npz file of NumPy "
+        "arrays."
     ),
 ]
 
@@ -30,8 +31,8 @@ def export(
 ) -> None:
     """Export a store to GraphBolt, Parquet, PyG or NumPy.
 
-    Data that the format cannot hold is left out and listed. The pyg format must fit into
-    memory; the others are written in pieces of a few megabytes.
+    Data that the format cannot hold is left out, and the command lists it. With --format pyg, the
+    whole graph must fit into memory. The other formats are written in pieces of a few megabytes.
     """
     from neargraph import datasets
 

@@ -25,14 +25,19 @@ _Type = Annotated[
         metavar="TYPE",
     ),
 ]
-_Width = Annotated[int, typer.Option(help="Values to print of each tensor row; 0 = all.", min=0)]
+_Width = Annotated[
+    int, typer.Option(help="Number of values to print for each tensor row; 0 = all.", min=0)
+]
 
 
 def head(
     store: StoreArgument,
     type_: _Type = None,
     count: Annotated[
-        int, typer.Option("--count", "-n", help="Nodes and edges to print of each type.", min=1)
+        int,
+        typer.Option(
+            "--count", "-n", help="Number of nodes or edges to print for each type.", min=1
+        ),
     ] = 10,
     width: _Width = 8,
     memory: Memory = None,
@@ -41,8 +46,7 @@ def head(
 ) -> None:
     """Show the first nodes and edges of a store with their tensors.
 
-    Nodes are in the order of their ids, without deleted nodes. Edges are in the order of their
-    destinations.
+    Nodes are listed by ascending id, without deleted nodes. Edges are listed by destination.
     """
     with opened(store, memory, recover=recover) as handle:
         snap = handle.snapshot()

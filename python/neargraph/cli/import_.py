@@ -70,7 +70,7 @@ def import_(
     dry_run: given.DryRun = False,
     as_json: Json = False,
 ) -> None:
-    """Import an edge list, tables, arrays or a known data set into a new store."""
+    """Import an edge list, tables, arrays or a benchmark data set into a new store."""
     _import(dict(locals()))
 
 
@@ -124,7 +124,8 @@ def _run(
         elif error.notes:
             _show_notes(list(error.notes))
             raise ImportFailed(
-                f"{out} was not written: the import has notes, and --strict is given"
+                f"{out} was not written, because the import has notes and --strict is given; "
+                "correct the input, or leave out --strict"
             ) from None
         raise
     report["notes"] = in_words(report["notes"], import_words)

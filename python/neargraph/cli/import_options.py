@@ -29,11 +29,13 @@ Sources = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="SOURCE",
-        help="Files, folders or patterns ('part-*.csv') to read; - reads standard input.",
+        help="Files, folders or patterns ('part-*.csv') to read; '-' = standard input.",
         show_default=False,
     ),
 ]
-Out = Annotated[Path, typer.Option("--out", "-o", metavar="NAME.ng", help="Store to write.")]
+Out = Annotated[
+    Path, typer.Option("--out", "-o", metavar="NAME.ng", help="Store to create, NAME.ng.")
+]
 Format = Annotated[
     str | None,
     typer.Option(help=f"Input format: {', '.join(FORMATS)}. Default: detected from the input."),
@@ -41,15 +43,16 @@ Format = Annotated[
 Memory = Annotated[
     str | None,
     typer.Option(
-        metavar="SIZE", help="Memory of the whole process, e.g. 256MB. Default: a quarter of RAM."
+        metavar="SIZE",
+        help="Memory budget of the whole process, e.g. 256MB. Default: a quarter of RAM.",
     ),
 ]
 Nodes = Annotated[
     list[str] | None,
     typer.Option(
         metavar="TYPE=FILE",
-        help="Table of the nodes of a type (CSV, Parquet or Arrow), e.g. user=users.csv. "
-        "Repeatable.",
+        help="Table of the nodes of one type (CSV, Parquet or Arrow), e.g. user=users.csv. May "
+        "be repeated.",
         rich_help_panel=_TABLES,
     ),
 ]
@@ -57,7 +60,7 @@ Edges = Annotated[
     list[str] | None,
     typer.Option(
         metavar="SRC,REL,DST=FILE",
-        help="Table of the edges of a type, e.g. user,buys,item=buys.csv. Repeatable.",
+        help="Table of the edges of one type, e.g. user,buys,item=buys.csv. May be repeated.",
         rich_help_panel=_TABLES,
     ),
 ]
@@ -65,7 +68,8 @@ Key = Annotated[
     list[str] | None,
     typer.Option(
         metavar="TYPE=COLUMN",
-        help="Column of a node table with the ids that edge tables use. Repeatable. Default: id.",
+        help="Column of a node table that contains the node ids that edge tables use. May be "
+        "repeated. Default: the column id.",
         rich_help_panel=_TABLES,
     ),
 ]
@@ -73,8 +77,8 @@ Features = Annotated[
     list[str] | None,
     typer.Option(
         metavar="TYPE=COLUMN,...",
-        help="Columns of a node table that become x; '*' stands for all other numeric columns. "
-        "Repeatable. Default: x_0, x_1, ...",
+        help="Columns of a node table that become the tensor x; '*' = all other numeric "
+        "columns. May be repeated. Default: the columns x_0, x_1, ...",
         rich_help_panel=_TABLES,
     ),
 ]
@@ -82,7 +86,8 @@ Label = Annotated[
     list[str] | None,
     typer.Option(
         metavar="TYPE=COLUMN",
-        help="Column of a node table that becomes y. Repeatable. Default: y or label.",
+        help="Column of a node table that becomes the tensor y. May be repeated. Default: the "
+        "column y or label.",
         rich_help_panel=_TABLES,
     ),
 ]
@@ -97,7 +102,8 @@ Delimiter = Annotated[
 Header = Annotated[
     bool | None,
     typer.Option(
-        help="Text: the first line names columns. Default: detected from the first line.",
+        help="Text files: the first line contains the column names. Default: detected from the "
+        "first line.",
         rich_help_panel=_TEXT,
     ),
 ]
@@ -105,26 +111,30 @@ Columns = Annotated[
     list[str] | None,
     typer.Option(
         metavar="[REL:]src=..,dst=..",
-        help="Columns that hold src, dst, time, weight and edge_id, each by number (from 0) or by "
-        "name. The prefix 'REL:' selects one table of --edges. Repeatable.",
+        help="Columns of src, dst, time, weight and edge_id, each given by its number (from 0) "
+        "or its name. With the prefix 'REL:', the option applies to one table of --edges. "
+        "May be repeated.",
         rich_help_panel=_TEXT,
     ),
 ]
 TimeScale = Annotated[
     float | None,
     typer.Option(
-        help="Text: multiply time values by this factor and round, e.g. 1000 for seconds with "
-        "fractions.",
+        help="Text files: multiply each time by this factor, then round it. E.g. 1000 keeps "
+        "the milliseconds of times in seconds.",
         rich_help_panel=_TEXT,
     ),
 ]
 Strings = Annotated[
-    bool, typer.Option(help="Read node ids as strings and keep them.", rich_help_panel=_TEXT)
+    bool,
+    typer.Option(
+        help="Read node ids as strings, and keep the strings in the store.", rich_help_panel=_TEXT
+    ),
 ]
 Encoding = Annotated[
     str | None,
     typer.Option(
-        help="Encoding of the text, e.g. latin-1, cp1252 or utf-16. Default: utf-8.",
+        help="Character encoding of text files, e.g. latin-1, cp1252 or utf-16. Default: utf-8.",
         rich_help_panel=_TEXT,
     ),
 ]
@@ -143,12 +153,13 @@ Undirected = Annotated[
     bool, typer.Option(help="Store both directions of each edge.", rich_help_panel=_EDGES)
 ]
 SelfLoops = Annotated[
-    str, typer.Option(help="Self loops: keep, remove or add.", rich_help_panel=_EDGES)
+    str, typer.Option(help="Treatment of self loops: keep, remove or add.", rich_help_panel=_EDGES)
 ]
 Unique = Annotated[
     bool,
     typer.Option(
-        help="Keep one edge for each pair of source and destination, even if times differ.",
+        help="Keep one edge for each pair of source and destination, even if the times of the "
+        "edges differ.",
         rich_help_panel=_EDGES,
     ),
 ]
@@ -165,8 +176,8 @@ EdgeIds = Annotated[
 Relabel = Annotated[
     bool,
     typer.Option(
-        help="Renumber the ids that occur in edges, ascending from 0; keep the original ids as "
-        "names.",
+        help="Replace the integer ids that occur in edges by numbers from 0, in ascending "
+        "order. The store keeps the original ids as string ids.",
         rich_help_panel=_NODES,
     ),
 ]
@@ -190,7 +201,7 @@ SplitType = Annotated[
     str | None,
     typer.Option(
         metavar="TYPE",
-        help="Node type to split. Default: the one with labels.",
+        help="Node type to split. Default: the node type with labels.",
         rich_help_panel=_NODES,
     ),
 ]
@@ -198,26 +209,31 @@ Seed = Annotated[int, typer.Option(help="Random seed of the split.", rich_help_p
 XDtype = Annotated[
     str | None,
     typer.Option(
-        help="Dtype of x on disk: f32, f16, bf16 or i8 (with a scale per column). Rows are read "
-        "as f32. Default: as in the input.",
+        help="Dtype of the tensor x on disk: f32, f16, bf16 or i8 (with a scale per column). "
+        "Rows are read as f32. Default: the dtype in the input.",
         rich_help_panel=_NODES,
     ),
 ]
 Dense = Annotated[
     bool,
-    typer.Option(help="Store x densely even if it is mostly zero.", rich_help_panel=_NODES),
+    typer.Option(
+        help="Store the tensor x densely, even if most values are zero.", rich_help_panel=_NODES
+    ),
 ]
 Fill = Annotated[
     float,
     typer.Option(
-        help="Share of a page that neighbour lists fill, 0.1 to 1.0; the rest is room for updates.",
+        help="Share of each page that the import fills with neighbour lists, 0.1 to 1.0; the "
+        "rest is room for updates.",
         rich_help_panel=_STORE,
     ),
 ]
 PageSize = Annotated[
     str,
     typer.Option(
-        metavar="SIZE", help="Page size of neighbour lists, 4KiB to 64KiB.", rich_help_panel=_STORE
+        metavar="SIZE",
+        help="Size of the pages that hold neighbour lists, 4KiB to 64KiB.",
+        rich_help_panel=_STORE,
     ),
 ]
 ReuseIds = Annotated[
@@ -232,13 +248,17 @@ Overwrite = Annotated[
 ]
 Strict = Annotated[
     bool,
-    typer.Option(help="Fail if the import has notes (warnings)."),
+    typer.Option(help="Fail if the import would end with notes (warnings)."),
 ]
 Threads = Annotated[
-    int | None, typer.Option(help="Threads that parse and sort. Default: one per core.")
+    int | None,
+    typer.Option(help="Number of threads that parse and sort. Default: one for each core."),
 ]
 DryRun = Annotated[
-    bool, typer.Option(help="Print the estimate and the first parsed rows; write nothing.")
+    bool,
+    typer.Option(
+        help="Print an estimate of size and time, and the first parsed rows; write nothing."
+    ),
 ]
 
 
@@ -286,7 +306,7 @@ def sources_of(
     if not sources:
         raise ValueError("no input: name a file to read, or give tables with --edges")
     if sources.count("-") > 1:
-        raise ValueError("- (standard input) is given twice; name it once")
+        raise ValueError("- (standard input) is given twice; give it once")
     stream = CopiedInput(standard_input(), progress) if "-" in sources else None
     return [cast(IO[bytes], stream) if text == "-" else text for text in sources]
 

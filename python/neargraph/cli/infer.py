@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 _Out = Annotated[
     str,
     typer.Option(
-        help="Result: a .npy or .parquet file, or the name of a new tensor of the store "
-        "(without dot and slash), e.g. embedding."
+        help="Destination of the output: a .npy or .parquet file, or the name of a new tensor "
+        "of the store, e.g. embedding. The name of a tensor contains neither '.' nor '/'."
     ),
 ]
 
@@ -28,16 +28,24 @@ def infer(
     store: StoreArgument,
     model: ModelArgument,
     out: _Out,
-    nodes: Annotated[str, typer.Option(help="Nodes to compute. The only value is 'all'.")] = "all",
+    nodes: Annotated[
+        str, typer.Option(help="Nodes to compute the output for. The only value is 'all'.")
+    ] = "all",
     memory: Memory = None,
     threads: Annotated[
-        int | None, typer.Option(help="Computing threads. Default: one for each core, at most 16.")
+        int | None,
+        typer.Option(help="Number of computing threads. Default: one for each core, at most 16."),
     ] = None,
     folder: Annotated[
         Path | None, typer.Option(help="Folder for intermediate tables. Default: STORE.infer.")
     ] = None,
-    fresh: Annotated[bool, typer.Option(help="Do not resume an earlier run.")] = False,
-    plan: Annotated[bool, typer.Option(help="Print the plan and stop.")] = False,
+    fresh: Annotated[
+        bool,
+        typer.Option(help="Start from the beginning, even if an interrupted run could resume."),
+    ] = False,
+    plan: Annotated[
+        bool, typer.Option(help="Print the plan of the computation; compute nothing.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Compute the output of a model for all nodes, layer by layer.
@@ -62,7 +70,7 @@ def infer(
             result = _run(inference, planned, out, folder, fresh)
         except KeyboardInterrupt:
             place = folder or inference.folder
-            typer.echo(f"stopped; the same command resumes from {place}", err=True)
+            typer.echo(f"stopped; run the same command again to resume from {place}", err=True)
             raise typer.Exit(130) from None
     _print_result(as_json, planned, result)
 

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 _Times = Annotated[
     bool,
     typer.Option(
-        "--times", help="Show the first and last time of edges; reads all neighbour lists."
+        "--times",
+        help="Show the earliest and the latest time of the edges of each type. Reads "
+        "all neighbour lists.",
     ),
 ]
 
@@ -27,7 +29,7 @@ def info(
     recover: Recover = True,
     as_json: Json = False,
 ) -> None:
-    """Show the types, counts, tensors and size of a store."""
+    """Show the size of a store and its node and edge types, with counts and tensors."""
     from neargraph.loader.direct import list_direct
 
     with opened(store, recover=recover) as handle:
@@ -55,7 +57,7 @@ def info(
     if facts["read_only_because"]:
         rows.append(("read only", f"recovered in memory only: {facts['read_only_because']}"))
     if facts["reuse_ids"]:
-        rows.append(("ids", "new nodes reuse the ids of deleted ones"))
+        rows.append(("ids", "new nodes reuse the ids of deleted nodes"))
     rows += [(f"direct layout {d['file']}", _direct(d)) for d in facts["direct_layouts"]]
     rows.append(("page", f"{facts['page_bytes'] // 1024} KiB"))
     rows.append(("back end", facts["backend_note"]))
@@ -89,7 +91,8 @@ def _add_times(handle: "Store", facts: dict[str, Any]) -> None:
 def _direct(facts: dict[str, Any]) -> str:
     if "problem" in facts:
         return str(facts["problem"])
-    state = "of this version" if facts["is_current"] else "of another version of the store"
+    version = "this version" if facts["is_current"] else "another version"
+    state = f"compiled from {version} of the store"
     return f"{size(facts['file_bytes'])} with {', '.join(facts['tensors']) or 'no rows'}, {state}"
 
 

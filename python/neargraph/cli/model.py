@@ -17,14 +17,15 @@ from .show import console, pairs_table, print_json, size, titled
 def model(
     file: ModelArgument,
     draw: Annotated[
-        Path | None, typer.Option(help="Draw the dataflow graph to this file, NAME.svg.")
+        Path | None, typer.Option(help="SVG file to which the dataflow graph is drawn, NAME.svg.")
     ] = None,
     text: Annotated[bool, typer.Option("--text", help="Print the dataflow graph as text.")] = False,
     as_json: Json = False,
 ) -> None:
     """Show the inputs, weights and operators of a model file.
 
-    Also shows the device that runs each operator, and problems that would make a run fail.
+    The command also shows the device that runs each operator. It reports problems that would make
+    the model fail when it runs.
     """
     from neargraph._modelfiles import hashes_of
     from neargraph.dfg import Dfg

@@ -27,7 +27,7 @@ _EdgeTypes = Annotated[
     str | None,
     typer.Option(
         "--edge-type",
-        help="Edge type such as user,buys,item. Default: all edge types of the node type.",
+        help="Edge type such as user,buys,item. Default: all edge types of the node.",
         metavar="TYPE",
     ),
 ]
@@ -35,8 +35,8 @@ _Out = Annotated[
     bool,
     typer.Option(
         "--out/--in",
-        help="out: nodes that NODE has an edge to. in: nodes that have an edge to NODE; sampling "
-        "uses these.",
+        help="--out: list the nodes to which NODE has an edge. --in: list the nodes that have "
+        "an edge to NODE, as sampling does.",
     ),
 ]
 _ByNumber = Annotated[
@@ -46,14 +46,12 @@ _ByNumber = Annotated[
 
 def neighbors(
     store: StoreArgument,
-    node: Annotated[
-        str, typer.Argument(help="Node: its string id, or its number.", metavar="NODE")
-    ],
+    node: Annotated[str, typer.Argument(help="String id or number of the node.", metavar="NODE")],
     node_type: NodeType = None,
     edge_type: _EdgeTypes = None,
     out: _Out = False,
     limit: Annotated[
-        int, typer.Option(help="Neighbours to print of each edge type; 0 = all.", min=0)
+        int, typer.Option(help="Number of neighbours to print for each edge type; 0 = all.", min=0)
     ] = 20,
     by_number: _ByNumber = False,
     memory: Memory = None,
@@ -62,8 +60,8 @@ def neighbors(
 ) -> None:
     """List the neighbours of a node, with edge ids, times and weights.
 
-    --out reads the reverse edges if the store has them (`neargraph import --reverse`), and
-    otherwise all neighbour lists.
+    With --out, the command reads the reverse edges if `neargraph import --reverse` stored them.
+    Otherwise, --out reads all neighbour lists, which takes longer.
     """
     from .head import print_rows
 

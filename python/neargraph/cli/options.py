@@ -68,35 +68,38 @@ BackendName = Literal["auto", "uring", "odirect", "pread", "mmap", "memory"]
 
 Backend = Annotated[
     BackendName,
-    typer.Option(help="I/O back end that reads the store; auto is the fastest available."),
+    typer.Option(help="I/O back end that reads the store; auto = the fastest that works here."),
 ]
 """How the files of a store are read."""
 
 Recover = Annotated[
     bool,
-    typer.Option(help="Recover commits of a crashed writer when the store is opened."),
+    typer.Option(
+        help="Recover the commits of a crashed writer when the store is opened. --no-recover "
+        "opens the last checkpoint instead."
+    ),
 ]
 """The option of commands that only read."""
 
 BusyTimeout = Annotated[
     float,
     typer.Option(
-        help="Seconds to wait while another process writes to the store.", metavar="SECONDS"
+        help="Seconds to wait if another process is writing to the store.", metavar="SECONDS"
     ),
 ]
 """The option of commands that write."""
 
 NodeType = Annotated[
     str | None,
-    typer.Option(help="Node type. Default: the only one.", metavar="TYPE"),
+    typer.Option(help="Node type. Default: the only node type.", metavar="TYPE"),
 ]
 """Which of several node types."""
 
 Prepare = Annotated[
     Literal["metadata", "hot", "all"],
     typer.Option(
-        help="Data to load into memory: indexes (metadata); indexes, lists and frequent rows "
-        "(hot); or everything that the model reads (all)."
+        help="Data to load into memory. metadata: indexes. hot: also neighbour lists and the "
+        "most used rows. all: everything that the model reads."
     ),
 ]
 """What an engine loads before the first request."""

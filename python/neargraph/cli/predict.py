@@ -28,11 +28,17 @@ _SHOWN = 20
 _TOGETHER = 4096
 
 _Nodes = Annotated[
-    str, typer.Option(help="Nodes: train, val, test, all, ids such as 17,4, or a .npy file of ids.")
+    str,
+    typer.Option(
+        help="Nodes to classify: train, val, test, all, ids such as 17,4, or a .npy file of "
+        "node ids."
+    ),
 ]
 _Out = Annotated[
     Path | None,
-    typer.Option(help="File for the output rows: .npy, or .parquet with a column of ids."),
+    typer.Option(
+        help="File for the output rows of the model: .npy, or .parquet with a column of node ids."
+    ),
 ]
 _Top = Annotated[int, typer.Option(help="Number of classes to print for each node.")]
 
@@ -45,13 +51,14 @@ def predict(
     seed: Seed = 0,
     top: _Top = 1,
     raw: Annotated[
-        bool, typer.Option("--raw", help="Print the model's output rows, not classes.")
+        bool, typer.Option("--raw", help="Print the output rows of the model instead of classes.")
     ] = False,
     out: _Out = None,
     memory: Memory = None,
     prepare: Prepare = "metadata",
     threads: Annotated[
-        int | None, typer.Option(help="Computing threads. Default: one for each core, at most 4.")
+        int | None,
+        typer.Option(help="Number of computing threads. Default: one for each core, at most 4."),
     ] = None,
     backend: Backend = "auto",
     recover: Recover = True,
@@ -59,7 +66,7 @@ def predict(
 ) -> None:
     """Classify nodes of a store with a trained model.
 
-    Does not need torch.
+    The command does not need torch.
     """
     import numpy as np
 

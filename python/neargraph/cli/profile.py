@@ -20,33 +20,38 @@ _LARGE = "for 50,000 nodes or more"
 
 _Models = Annotated[str, typer.Option(help="Models to train, comma-separated: gcn, sage, cluster.")]
 _Fanouts = Annotated[
-    str | None, typer.Option(help=f"Fanouts of GraphSAGE. Default: 10,10, or 25,15 {_LARGE}.")
+    str | None,
+    typer.Option(help=f"Fanouts of GraphSAGE, comma-separated. Default: 10,10, or 25,15 {_LARGE}."),
 ]
 _BatchSize = Annotated[
     int | None,
-    typer.Option(help=f"Seeds per batch of GraphSAGE. Default: 16, or 256 {_LARGE}."),
+    typer.Option(help=f"Seed nodes per batch of GraphSAGE. Default: 16, or 256 {_LARGE}."),
 ]
 _Hidden = Annotated[
     int | None,
-    typer.Option(help=f"Width of hidden layers. Default: 16, or 256 {_LARGE} (GCN: 16)."),
+    typer.Option(help=f"Width of hidden layers. Default: 16, or 256 {_LARGE}; always 16 for GCN."),
 ]
 _Parts = Annotated[
-    int | None, typer.Option(help=f"Clusters of ClusterGCN. Default: 100, or 1000 {_LARGE}.")
+    int | None,
+    typer.Option(help=f"Number of clusters of ClusterGCN. Default: 100, or 1000 {_LARGE}."),
 ]
 _BatchParts = Annotated[
-    int | None, typer.Option(help=f"Clusters per batch. Default: 16, or 32 {_LARGE}.")
+    int | None, typer.Option(help=f"Clusters per batch of ClusterGCN. Default: 16, or 32 {_LARGE}.")
 ]
 _Fused = Annotated[
     bool,
     typer.Option(
-        help="Aggregate by a sparse product in GraphSAGE. The stage aggregate then includes the "
-        "stage message."
+        help="In GraphSAGE, aggregate by a sparse matrix product. The stage 'aggregate' then "
+        "includes the stage 'message'."
     ),
 ]
 _Interval = Annotated[
-    float, typer.Option(help="Seconds between samples of processor, disk and memory use.")
+    float, typer.Option(help="Seconds between two measurements of processor, disk and memory use.")
 ]
-_Out = Annotated[Path | None, typer.Option(help="Folder for profile.json and profile.md.")]
+_Out = Annotated[
+    Path | None,
+    typer.Option(help="Folder for profile.json and profile.md. Default: write no files."),
+]
 
 _NAMES = {"gcn": "GCN", "sage": "GraphSAGE", "cluster": "ClusterGCN"}
 _SYSTEM = {
@@ -68,7 +73,7 @@ Sheet = tuple[str, list[str], list[list[str]]]
 
 @profile.callback()
 def _root() -> None:
-    """Profile training by back end and by stage."""
+    """Measure the time of training for each back end and each stage."""
 
 
 @profile.command(cls=Command)
@@ -77,10 +82,15 @@ def train(
     store: StoreArgument,
     models: _Models = "gcn,sage,cluster",
     backends: Annotated[
-        str, typer.Option(help="Back ends, comma-separated: memory, mmap, pread, odirect, uring.")
+        str,
+        typer.Option(
+            help="I/O back ends to compare, comma-separated: memory, mmap, pread, odirect, uring."
+        ),
     ] = "memory,mmap,odirect,uring",
-    repeats: Annotated[int, typer.Option(help="Runs of each model and back end.")] = 10,
-    epochs: Annotated[int, typer.Option(help="Epochs per run.")] = 3,
+    repeats: Annotated[
+        int, typer.Option(help="Number of runs for each pair of model and back end.")
+    ] = 10,
+    epochs: Annotated[int, typer.Option(help="Number of epochs per run.")] = 3,
     memory: Memory = None,
     fanouts: _Fanouts = None,
     batch_size: _BatchSize = None,
@@ -89,7 +99,9 @@ def train(
     batch_parts: _BatchParts = None,
     seed: Seed = 0,
     fused: _Fused = False,
-    device: Annotated[str | None, typer.Option(help="Torch device, e.g. cuda.")] = None,
+    device: Annotated[
+        str | None, typer.Option(help="Torch device for the model, e.g. cuda. Default: the CPU.")
+    ] = None,
     interval: _Interval = 0.1,
     out: _Out = None,
     as_json: Json = False,

@@ -17,8 +17,8 @@ from .show import bars, console, pairs_table, print_json
 _Data = Annotated[
     Path | None,
     typer.Option(
-        help="Data to measure accuracy, required for fixed point: a store, NAME.ng, or arrays by "
-        "input name, NAME.npz."
+        help="Data on which accuracy is measured: a store, NAME.ng, or a file of arrays by "
+        "input name, NAME.npz. Fixed point requires it."
     ),
 ]
 
@@ -28,20 +28,24 @@ def quantise(
     target: Annotated[Path, typer.Argument(help="Model file to create, NAME.ngm.", metavar="OUT")],
     to: Annotated[
         str,
-        typer.Option(help="Number format: int8, f16, or fixed point of 2 to 32 bits, e.g. fixed8."),
+        typer.Option(
+            help="Number format: int8, f16, or fixed point with 2 to 32 bits, e.g. fixed8."
+        ),
     ] = "int8",
     data: _Data = None,
     rounds: Annotated[
         int,
         typer.Option(
-            min=0, help="Number of times that the search for fixed-point scales tries each value."
+            min=0,
+            help="With fixed point: number of passes of the search for the scale of each tensor.",
         ),
     ] = 2,
     as_json: Json = False,
 ) -> None:
-    """Convert a model file to fewer bits and measure the loss of accuracy.
+    """Convert the weights of a model file to fewer bits.
 
-    With --data, accuracy and time are printed beside those of single precision.
+    With --data, the command also measures accuracy and time of both models, and prints them side by
+    side.
     """
     from neargraph.quantisation import quantise as narrow
 
@@ -87,4 +91,4 @@ def _opened(path: Path | None) -> Iterator[Any]:
             found = dict(arrays)
         yield found
     else:
-        raise UnsupportedArgument(f"--data {path}: expected a store, NAME.ng, or arrays, NAME.npz")
+        raise UnsupportedArgument(f"--data {path}: expected a store (NAME.ng) or arrays (NAME.npz)")

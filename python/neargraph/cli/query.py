@@ -13,7 +13,7 @@ _COLUMNS = 8
 
 
 def query(
-    model: Annotated[str, typer.Option(help="Model: name, alias, or NAME@VERSION.")],
+    model: Annotated[str, typer.Option(help="Model to run: its name, its alias, or NAME@VERSION.")],
     address: Address = "127.0.0.1:7400",
     graph: GraphName = "",
     nodes: Annotated[str | None, typer.Option(help="Node ids, e.g. 1,2,3.")] = None,
@@ -30,12 +30,12 @@ def query(
 ) -> None:
     """Ask a server for the output of a model.
 
-    Give the targets as one of --nodes, --edges and --graph-ids.
+    Give exactly one of --nodes, --edges and --graph-ids.
     """
     from rich.table import Table
 
     if sum(given is not None for given in (nodes, edges, graph_ids)) != 1:
-        raise typer.BadParameter("give one of --nodes, --edges and --graph-ids")
+        raise typer.BadParameter("give exactly one of --nodes, --edges and --graph-ids")
     targets: dict[str, Any] = {}
     if nodes is not None:
         targets["nodes"] = _numbers("--nodes", nodes)

@@ -26,7 +26,8 @@ def register(
 ) -> None:
     """Register a model file with a server.
 
-    Sends the file. If the name is already registered, the server adds a new version.
+    The command sends the file to the server. If NAME is already registered, the server adds a new
+    version of the model.
     """
     with client(address, timeout, token_file, ca, cert, key, server_name) as server:
         # Waits for a server that is starting: a client repeats this call, and no registration.

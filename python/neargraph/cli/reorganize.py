@@ -20,13 +20,16 @@ if TYPE_CHECKING:
 _Visits = Annotated[
     Path | None,
     typer.Option(
-        help="File of node ids, one for each visit (.npy or text). The most visited nodes come "
-        "first on disk."
+        help="File of node ids (.npy or text), one id each time that a batch used the node. "
+        "With --visits, the most used nodes come first on disk."
     ),
 ]
 _By = Annotated[
     Literal["heat", "locality"],
-    typer.Option(help="Order: most read rows first (heat), or neighbours together (locality)."),
+    typer.Option(
+        help="Order of the rows on disk. heat: the rows that batches read most often come "
+        "first. locality: rows of neighbours lie together."
+    ),
 ]
 
 
@@ -35,16 +38,22 @@ def reorganize(
     by: _By = "heat",
     visits: _Visits = None,
     fanouts: Annotated[
-        str, typer.Option(help="Neighbours per hop of the batches to optimise for; -1 = all.")
+        str,
+        typer.Option(
+            help="Neighbours per node at each hop of the batches to optimise for; -1 = all."
+        ),
     ] = "15,10",
-    batch_size: Annotated[int, typer.Option(help="Seeds per batch.")] = 1024,
+    batch_size: Annotated[int, typer.Option(help="Seed nodes per batch.")] = 1024,
     seeds: Seeds = None,
     node_type: NodeType = None,
     batches: Annotated[
-        int, typer.Option(help="Batches to sample to count the pages that they read.")
+        int, typer.Option(help="Number of batches to sample, to count the pages that batches read.")
     ] = 32,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the effect and the disk space; write nothing.")
+        bool,
+        typer.Option(
+            "--dry-run", help="Print the expected effect and the disk space needed; write nothing."
+        ),
     ] = False,
     memory: Memory = None,
     busy_timeout: BusyTimeout = 5.0,
@@ -52,7 +61,8 @@ def reorganize(
 ) -> None:
     """Reorder features on disk so that batches read fewer pages.
 
-    Node ids and batches do not change. Needs disk space for a second copy of the store meanwhile.
+    Node ids and batches do not change. While the command runs, it needs disk space for a second
+    copy of the store.
     """
     with (
         opened(store, memory, busy_timeout=busy_timeout) as handle,

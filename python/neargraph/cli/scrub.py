@@ -15,16 +15,18 @@ def scrub(
     max_rate: Annotated[
         str | None,
         typer.Option(
-            help="Maximum bytes to read per second, e.g. 200MB. Default: no limit.", metavar="SIZE"
+            help="Maximum number of bytes to read per second, e.g. 200MB. Default: no limit.",
+            metavar="SIZE",
         ),
     ] = None,
     memory: Memory = None,
     recover: Recover = True,
     as_json: Json = False,
 ) -> None:
-    """Check every page against its checksum while the store is in use.
+    """Check every page of a store against its checksum while the store is in use.
 
-    Also reads the files compiled from the store. The exit code is 1 if anything is damaged.
+    The command also checks the files that were compiled from the store. The exit code is 1 if
+    anything is damaged.
     """
     with opened(store, memory, recover=recover) as handle, bars() as progress:
         report = handle.scrub(max_rate, lambda done, total: progress("scrub", done, total))

@@ -12,7 +12,7 @@ from neargraph.splits import SPLITS
 SEEDS = f"{', '.join(SPLITS)}, all, or a .npy file of node ids"
 Seeds = Annotated[
     str | None,
-    typer.Option(help=f"Seed nodes: {SEEDS}. Default: train if splits exist, else all."),
+    typer.Option(help=f"Seed nodes: {SEEDS}. Default: train if the store has a split, else all."),
 ]
 
 

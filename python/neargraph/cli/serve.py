@@ -20,7 +20,7 @@ def serve(context: typer.Context) -> None:
 
 
 def bench_server(context: typer.Context) -> None:
-    """Send requests to a server at a fixed rate and measure latencies."""
+    """Send requests to a server and measure its request rate and latencies."""
     from neargraph import _core
 
     # The core does not look at Python's handlers: Ctrl-C ends it as it ends any program.

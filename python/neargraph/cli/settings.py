@@ -46,21 +46,28 @@ def _option(*names: str, text: str) -> Any:
 
 OPTIONS: dict[str, Any] = {
     "verbose": Annotated[
-        bool, _option("--verbose", "-v", text="Print timing, back end, reads and memory to stderr.")
+        bool,
+        _option(
+            "--verbose", "-v", text="Print times, I/O back end, reads and memory use to stderr."
+        ),
     ],
-    "quiet": Annotated[bool, _option("--quiet", "-q", text="Print no progress and no notes.")],
+    "quiet": Annotated[bool, _option("--quiet", "-q", text="Print neither progress nor notes.")],
     "no_color": Annotated[
         bool,
-        _option("--no-color", text="Print no colours. The variable NO_COLOR has the same effect."),
+        _option(
+            "--no-color",
+            text="Print no colours. The environment variable NO_COLOR has the same effect.",
+        ),
     ],
-    "debug": Annotated[bool, _option("--debug", text="Print the traceback of an error.")],
+    "debug": Annotated[bool, _option("--debug", text="Print the Python traceback of an error.")],
 }
 """The options of every command, by the setting that each turns on."""
 
 Json = Annotated[
     bool,
     _option(
-        "--json", text="Print the result as JSON to stdout, an error as a line of JSON to stderr."
+        "--json",
+        text="Print the result as JSON to stdout, and an error as one line of JSON to stderr.",
     ),
 ]
 """The option of commands that print a result."""

@@ -20,74 +20,118 @@ if TYPE_CHECKING:
 _Store = Annotated[
     Path | None,
     typer.Argument(
-        help="Store directory, NAME.ng. Or give --dataset.",
+        help="Store directory, NAME.ng. Give either STORE or --dataset.",
         metavar="STORE",
         autocompletion=complete_stores,
     ),
 ]
 _Tensor = Annotated[
     str | None,
-    typer.Option(help="Node tensor of the features, or none for no features. Default: x."),
+    typer.Option(help="Node tensor of the features; none = no features. Default: x."),
 ]
 _Dataset = Annotated[
     str | None,
     typer.Option(
-        help="Data sets to model instead of a store, comma-separated: reddit, amazon, movielens, "
-        "ogbn, ppi; or all."
+        help="Data sets to model instead of a store, comma-separated: reddit, amazon, "
+        "movielens, ogbn, ppi; all = all five."
     ),
 ]
-_Seeds = Annotated[str | None, typer.Option(help=f"Targets for --host: {SEEDS}. Default: all.")]
+_Seeds = Annotated[str | None, typer.Option(help=f"Seed nodes for --host: {SEEDS}. Default: all.")]
 _Repeats = Annotated[
-    int | None, typer.Option(help="Number of random seeds for --host. Default: 5.")
+    int | None, typer.Option(help="With --host: number of random seeds to simulate. Default: 5.")
 ]
 _Watch = Annotated[
-    float | None, typer.Option(help="Seconds to measure the loader for --host. Default: 10.")
+    float | None,
+    typer.Option(
+        help="With --host: seconds for which the loader of STORE is measured. Default: 10."
+    ),
 ]
 _Host = Annotated[
     Path | None,
     typer.Option(
-        help="Folder or store: measure its disk and compare this host with computational SSDs."
+        help="Folder or store on the disk to measure. The command compares this machine with "
+        "the computational SSDs."
     ),
 ]
 _Memory = Annotated[
     str | None,
     typer.Option(
-        help="Memory budget of the store, or with --dataset the memory of the host, e.g. 256MB. "
-        "Default: a quarter of RAM.",
+        help="Memory budget of STORE, e.g. 256MB. With --dataset and --host: memory budget to "
+        "assume for this machine. Default: a quarter of RAM.",
         metavar="SIZE",
     ),
 ]
 _Reuse = Annotated[
     str | None,
     typer.Option(
-        help="Reuse of page reads (GLIST): within a hop (merged=true), by batches processed as one "
-        "(grouped=8), in a cache of the SSD (cache_pages=4096). Comma-separated."
+        help="How the SSD avoids reading a page twice (GLIST), comma-separated. merged=true: "
+        "one read per hop. grouped=8: 8 batches are processed as one. cache_pages=4096: "
+        "the SSD caches 4096 pages."
     ),
 ]
 _Preset = Annotated[
     Literal["octa", "lsap", "hetero", "tlc", "glist"] | None,
-    typer.Option(help="Set of constants to start from."),
+    typer.Option(
+        help="Named set of device constants, to which --set is applied. Default: the constants "
+        "of --mode."
+    ),
 ]
 _Changes = Annotated[
     list[str] | None,
-    typer.Option("--set", help="Constant to change, e.g. flash.sense_ns=20000. May be repeated."),
+    typer.Option(
+        "--set", help="Device constant to change, e.g. flash.sense_ns=20000. May be repeated."
+    ),
 ]
 _RowBytes = Annotated[
-    int | None, typer.Option(help="Bytes of a feature row, instead of those of --tensor.")
+    int | None,
+    typer.Option(
+        help="Simulate feature rows of this many bytes, instead of the rows of a tensor. "
+        "Cannot be combined with --tensor."
+    ),
 ]
-_Platforms = Annotated[str, typer.Option(help="Platforms to simulate, comma-separated; or all.")]
+_Platforms = Annotated[
+    str,
+    typer.Option(
+        help="Platforms to simulate, comma-separated, e.g. CC,BG-2; all = CC, SmartSage, GList "
+        "and all BG platforms."
+    ),
+]
 _Mode = Annotated[
     Literal["paper", "detailed"],
-    typer.Option(help="Costs as published (paper), or also those of host and queues (detailed)."),
+    typer.Option(
+        help="Costs to simulate. paper: only the costs that the publication models. detailed: "
+        "all costs."
+    ),
 ]
-_Layer = Annotated[Literal["sage", "gcn", "gin", "ngcf"], typer.Option(help="Type of GNN layer.")]
-_Inference = Annotated[bool, typer.Option("--inference", help="Simulate inference: no gradients.")]
-_Sweep = Annotated[str | None, typer.Option(help="Constant to vary, e.g. flash.channels=4,8,16.")]
+_Fanouts = Annotated[str, typer.Option(help="Neighbours per node at each hop, comma-separated.")]
+_Layer = Annotated[
+    Literal["sage", "gcn", "gin", "ngcf"], typer.Option(help="GNN layer to simulate.")
+]
+_Inference = Annotated[
+    bool,
+    typer.Option(
+        "--inference", help="Simulate inference instead of training: compute no gradients."
+    ),
+]
+_Sweep = Annotated[
+    str | None,
+    typer.Option(
+        help="Device constant, batch_size, hidden, layer or seed to vary, with its values, "
+        "e.g. flash.channels=4,8,16."
+    ),
+]
 _Ablation = Annotated[
-    bool, typer.Option("--ablation", help="Leave out one cost at a time and compare.")
+    bool,
+    typer.Option(
+        "--ablation",
+        help="Repeat the simulation with each cost left out in turn, and compare the rates.",
+    ),
 ]
 _Out = Annotated[
-    Path | None, typer.Option(help="Folder for the report: report.html and runs.json.")
+    Path | None,
+    typer.Option(
+        help="Folder for the report: report.html and runs.json. Default: write no report."
+    ),
 ]
 
 
@@ -96,9 +140,9 @@ def simulate(
     dataset: _Dataset = None,
     platforms: _Platforms = "all",
     mode: _Mode = "detailed",
-    fanouts: Annotated[str, typer.Option(help="Neighbours per hop, comma-separated.")] = "3,3,3",
+    fanouts: _Fanouts = "3,3,3",
     hidden: Annotated[int, typer.Option(help="Width of hidden layers.")] = 128,
-    batch_size: Annotated[int, typer.Option(help="Targets per batch.")] = 128,
+    batch_size: Annotated[int, typer.Option(help="Seed nodes (targets) per batch.")] = 128,
     batches: Annotated[int, typer.Option(help="Number of batches.")] = 8,
     sweep: _Sweep = None,
     change: _Changes = None,
@@ -120,7 +164,7 @@ def simulate(
 ) -> None:
     """Simulate graph sampling on computational SSDs.
 
-    With --host, compares them with the disk and the processors of this machine.
+    With --host, the command compares these SSDs with the disk and the processors of this machine.
     """
     from neargraph import sim
 
@@ -177,7 +221,9 @@ def _asked(
             with opened(store, memory) as handle:
                 return sim.what_would_it_buy(handle, host, **shape, **more, progress=progress)
         if more.keys() & {"input_nodes", "seconds"}:
-            raise UnsupportedArgument("--seeds and --watch need a store; --dataset has no loader")
+            raise UnsupportedArgument(
+                "--seeds and --watch need a store, because loaders cannot run with --dataset"
+            )
         traces = drawn(dataset, shape)
         if len(traces) > 1:
             raise UnsupportedArgument("--host compares one graph; give one name to --dataset")
@@ -200,7 +246,7 @@ def _show(found: Any, about: dict[str, Any], out: Path | None, as_json: bool) ->
         typer.echo(title)
         typer.echo("\n".join(answer.sentences()))
         console().print(steps_table(answer))
-        title = f"Simulated batches of seed {answer.seeds[0]}"
+        title = f"Simulated batches with random seed {answer.seeds[0]}"
     console().print(titled(title, table(found)))
     typer.echo(
         "bound by: the component with the most work; in parentheses, time of a batch / time of "
@@ -235,7 +281,8 @@ def _rows(dataset: str | None, tensor: str | None, row_bytes: int | None) -> dic
     """Which rows a store has, as arguments of `Trace.from_sampler`."""
     if dataset is not None and (tensor, row_bytes) != (None, None):
         raise UnsupportedArgument(
-            "--tensor and --row-bytes need a store; the row size of --dataset is fixed"
+            "--tensor and --row-bytes need a store, because the data sets of --dataset have a "
+            "fixed row size"
         )
     if tensor is not None and row_bytes is not None:
         raise UnsupportedArgument("--row-bytes and --tensor exclude each other")
@@ -252,13 +299,13 @@ def _page_bytes(mode: str, swept: str | None, device: dict[str, Any]) -> int | N
 def _refuse_with_host(others: dict[str, Any]) -> None:
     """Refuses options that --host does not take."""
     if given := [option for option, value in others.items() if value is not None]:
-        raise UnsupportedArgument(f"--host cannot be combined with {' and '.join(given)}")
+        raise UnsupportedArgument(f"--host cannot be combined with {' or '.join(given)}")
 
 
 def _refuse_alone(for_host: dict[str, Any]) -> None:
     """Refuses options that mean nothing without --host."""
     if alone := [option for option, value in for_host.items() if value is not None]:
-        raise UnsupportedArgument(f"{' and '.join(alone)}: only valid with --host")
+        raise UnsupportedArgument(f"{' and '.join(alone)} can be given only with --host")
 
 
 def _check_ablation(mode: str, has_more: bool) -> None:
@@ -266,7 +313,7 @@ def _check_ablation(mode: str, has_more: bool) -> None:
         raise UnsupportedArgument("--ablation needs --mode detailed")
     if has_more:
         raise UnsupportedArgument(
-            "--ablation cannot be combined with --sweep, --out, --host, --preset and --set"
+            "--ablation cannot be combined with --sweep, --out, --host, --preset or --set"
         )
 
 
@@ -280,7 +327,7 @@ def _reuse(text: str | None) -> dict[str, Any]:
     unknown = found.keys() - {"merged", "grouped", "cache_pages"}
     if unknown:
         raise UnsupportedArgument(
-            f"--reuse {min(unknown)!r} is not valid: expected merged, grouped or cache_pages"
+            f"--reuse {min(unknown)!r} is not valid: expected merged=, grouped= or cache_pages="
         )
     return found
 
@@ -393,7 +440,7 @@ def _value(option: str, text: str) -> Any:
         return json.loads(text)
     except json.JSONDecodeError as error:
         raise UnsupportedArgument(
-            f"{option}: {text!r} is not a number, true, false or none"
+            f"{option}: {text!r} is not valid: expected a number, true, false or none"
         ) from error
 
 

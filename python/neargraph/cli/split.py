@@ -9,22 +9,25 @@ from .settings import Json
 from .show import bars, print_report
 
 _Sizes = Annotated[
-    str, typer.Option(help="Shares of train, val and test in percent.", metavar="TRAIN,VAL,TEST")
+    str,
+    typer.Option(help="Percentages of nodes for train, val and test.", metavar="TRAIN,VAL,TEST"),
 ]
 _By = Annotated[
     Literal["random", "time", "degree"],
     typer.Option(
-        help="Order in which nodes fill train, then val, then test: random, earliest first (time), "
-        "or most in-edges first (degree)."
+        help="Order in which nodes fill train, then val, then test. random: random order. "
+        "time: earliest nodes first. degree: nodes with most in-edges first."
     ),
 ]
 _Stratify = Annotated[
-    bool, typer.Option("--stratify", help="Give every class of y the same shares.")
+    bool, typer.Option("--stratify", help="Apply --sizes to each class of the tensor y separately.")
 ]
 _TimeAttr = Annotated[
-    str, typer.Option(help="Node tensor of times, for --by time.", metavar="TENSOR")
+    str, typer.Option(help="With --by time: node tensor that contains the times.", metavar="TENSOR")
 ]
-_Index = Annotated[int, typer.Option(help="Number of the split, if a type has several.", min=0)]
+_Index = Annotated[
+    int, typer.Option(help="Number of the split to write; a node type can have several.", min=0)
+]
 
 
 def split(
@@ -37,17 +40,20 @@ def split(
     node_type: NodeType = None,
     index: _Index = 0,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace the split if it exists.")
+        bool,
+        typer.Option(
+            "--overwrite", help="Replace the split with the number --index, if it exists."
+        ),
     ] = False,
     memory: Memory = None,
     busy_timeout: BusyTimeout = 5.0,
     as_json: Json = False,
 ) -> None:
-    """Assign the nodes of a type to train, val and test.
+    """Split the nodes of one type into train, val and test.
 
-    The change is one commit. With the same seed, a random split is the same as the one of
-    `neargraph import --split-sizes`. In stores of many graphs, all nodes of a graph get the same
-    part.
+    The split is written as one commit. With the same seed, a random split equals the split that
+    `neargraph import --split-sizes` makes. In a store of many graphs, all nodes of a graph go to
+    the same part.
     """
     from neargraph.splitting import SplitOptions, add_split
 

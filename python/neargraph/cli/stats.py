@@ -16,10 +16,10 @@ def stats(
     recover: Recover = True,
     as_json: Json = False,
 ) -> None:
-    """Compute degrees, labels, splits and value ranges of a store.
+    """Compute statistics of a store: degrees, labels, splits and value ranges.
 
-    Reads the whole store once, in pieces. Out-degrees and isolated nodes are counted if the
-    counters fit into a quarter of --memory.
+    The command reads the whole store once, in pieces. It counts out-degrees and isolated nodes only
+    if the counters fit into a quarter of --memory.
     """
     from neargraph.store_stats import store_stats
 

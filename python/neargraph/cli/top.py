@@ -209,19 +209,24 @@ def top(
     address: Address = "127.0.0.1:7400",
     side: Annotated[
         str | None,
-        typer.Option(help="Metrics address, HOST:PORT. Default: the one the server reports."),
+        typer.Option(
+            help="Address of the server's metrics, HOST:PORT. Default: the address that the server "
+            "reports."
+        ),
     ] = None,
     every: Annotated[
-        float, typer.Option(help="Seconds between two samples.", metavar="SECONDS")
+        float, typer.Option(help="Seconds between two updates of the table.", metavar="SECONDS")
     ] = 1.0,
-    count: Annotated[int, typer.Option(help="Number of samples; 0 = until Ctrl-C.")] = 0,
+    count: Annotated[
+        int, typer.Option(help="Number of updates of the table; 0 = update until Ctrl-C.")
+    ] = 0,
     token_file: TokenFile = None,
     ca: Ca = None,
     cert: Cert = None,
     key: Key = None,
     server_name: ServerName = None,
 ) -> None:
-    """Show requests, latencies, caches and reads of a server."""
+    """Show the requests, latencies, caches and disk reads of a server."""
     from rich.live import Live
 
     with client(address, 60.0, token_file, ca, cert, key, server_name) as server:

@@ -18,21 +18,25 @@ def topk(
     table: Annotated[
         Path,
         typer.Argument(
-            help="Embeddings: a store with --tensor, or a .npy file of `neargraph infer`.",
+            help="Embeddings: a store (needs --tensor), or a .npy file that `neargraph infer` "
+            "wrote.",
             metavar="TABLE",
             autocompletion=complete_stores,
         ),
     ],
-    ids: Annotated[str, typer.Option(help="Query nodes, e.g. 17,4.")],
+    ids: Annotated[str, typer.Option(help="Ids of the query nodes, e.g. 17,4.")],
     k: Annotated[int, typer.Option(help="Number of nearest nodes for each query node.")] = 10,
     tensor: Annotated[
-        str | None, typer.Option(help="Node tensor of the store, e.g. embedding.")
+        str | None,
+        typer.Option(help="Node tensor of the store that holds the embeddings, e.g. embedding."),
     ] = None,
     node_type: NodeType = None,
-    metric: Annotated[Metric, typer.Option(help="Similarity of two embeddings.")] = "dot",
+    metric: Annotated[
+        Metric, typer.Option(help="Similarity of two embeddings: dot product or cosine.")
+    ] = "dot",
     as_json: Json = False,
 ) -> None:
-    """Find the nodes with the most similar embeddings."""
+    """Find the nodes whose embeddings are most similar to those of query nodes."""
     from rich.table import Table
 
     from neargraph.nearest import topk as nearest

@@ -17,12 +17,15 @@ from .training_options import OPTIONS, from_file, settings_of, with_options
 
 _Config = Annotated[
     Path | None,
-    typer.Option(help="YAML file of options by name; options on the command line override it."),
+    typer.Option(
+        help="YAML file with options by name. Options on the command line override those of "
+        "the file."
+    ),
 ]
 _Store = Annotated[
     Path | None,
     typer.Argument(
-        help="Store directory, NAME.ng. Default: the key `store` of the file of --config.",
+        help="Store directory, NAME.ng. Default: the value of `store` in the --config file.",
         metavar="STORE",
         autocompletion=complete_stores,
     ),
@@ -36,14 +39,17 @@ _Resume = Annotated[
 ]
 _Out = Annotated[Path | None, typer.Option(help="Folder to create for the run.")]
 _Backend = Annotated[
-    BackendName | None, typer.Option(help="I/O back end that reads the store. Default: auto.")
+    BackendName | None,
+    typer.Option(
+        help="I/O back end that reads the store; auto = the fastest that works here. Default: auto."
+    ),
 ]
 _FLAGS = frozenset(f"--{name.replace('_', '-')}" for name in OPTIONS)
 _State = Annotated[
     Path | None,
     typer.Option(
-        help="File of the training state, written after each epoch. If it exists, training resumes "
-        "from it."
+        help="File to which the training state is saved after each epoch. If the file exists, "
+        "training resumes from it."
     ),
 ]
 
@@ -64,7 +70,7 @@ def train(
 ) -> None:
     """Train and test a model on a store.
 
-    With --out, the run folder keeps settings, metrics, parameters and a report.
+    With --out, settings, metrics, parameters and a report are written to the folder of the run.
     """
     import neargraph
 
@@ -112,7 +118,7 @@ def _refuse_beside(option: str, own: dict[str, Any], given: Mapping[str, Any]) -
     if named:
         raise UnsupportedArgument(
             f"{named[0]} has no effect with {option}, which keeps the settings of the run; leave "
-            "it out, or start another run"
+            f"out {named[0]}, or start another run"
         )
 
 

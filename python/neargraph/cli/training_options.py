@@ -63,131 +63,205 @@ _LOSSES = ("auto", "cross-entropy", "bce", "mse", "l1", "bpr")
 _SCHEDULES = ("constant", "cosine", "step", "plateau")
 _TEMPORAL = ("auto", "off", "uniform", "last")
 _TEMPORAL_HELP = (
-    "Sample only edges earlier than the link: at random (uniform) or the newest (last). auto: last "
-    "for the model temporal, else off."
+    "Sample only edges that are earlier than the link: at random (uniform), or the "
+    "newest ones (last). off: ignore times. auto = last for --model temporal, else "
+    "off."
 )
 
 OPTIONS: dict[str, Option] = {
     "model": Option("str", "sage", "Model architecture.", _MODELS),
-    "task": Option("str", "node", "Prediction target.", ("node", "link", "graph")),
+    "task": Option("str", "node", "Kind of prediction target.", ("node", "link", "graph")),
     "sampler": Option(
-        "str", "auto", "Sampler of training batches; auto = the usual one of the model.", _SAMPLERS
+        "str",
+        "auto",
+        "Sampler of training batches; auto = the usual sampler of the model.",
+        _SAMPLERS,
     ),
     "target": Option(
         "str",
         None,
-        "Type to predict: a node type, or an edge type such as user,buys,item. Default: the only "
-        "one.",
+        "Node type or edge type to predict, e.g. paper or user,buys,item. Default: the only type.",
     ),
-    "objective": Option("str", "auto", "Kind of label; auto = by dtype and shape.", _OBJECTIVES),
-    "loss": Option("str", "auto", "Loss function; auto = by objective.", _LOSSES),
+    "objective": Option(
+        "str",
+        "auto",
+        "Kind of the labels; auto = detected from the dtype and shape of the labels.",
+        _OBJECTIVES,
+    ),
+    "loss": Option(
+        "str", "auto", "Loss function; auto = the usual loss of the objective.", _LOSSES
+    ),
     "metrics": Option(
         "names",
         [],
-        "Metrics, comma-separated; the first decides which epoch is best. Default: by task.",
+        "Metrics, comma-separated. The first metric decides which epoch is best. Default: "
+        "depends on --task.",
     ),
     "fanouts": Option(
         "counts",
         [15, 10],
-        "Neighbours per layer, comma-separated; -1 = all. Default of task graph: all -1.",
+        "Neighbours per node in each layer, comma-separated; -1 = all. Default for --task "
+        "graph: -1 in each layer.",
     ),
     "epochs": Option("int", 3, "Number of epochs."),
     "batch_size": Option(
         "int",
         256,
-        "Seeds per batch. The samplers cluster and random-node use it only in validation and test.",
+        "Seed nodes, links or graphs per batch. For GraphSAINT samplers: draws per batch. "
+        "With --sampler cluster or random-node, this size applies only to validation and "
+        "test.",
     ),
     "hidden": Option("int", 64, "Width of hidden layers."),
     "lr": Option("float", 0.003, "Learning rate of Adam."),
     "weight_decay": Option("float", 0.0, "Weight decay of Adam."),
-    "dropout": Option("float", 0.5, "Dropout of hidden units, 0 to below 1."),
-    "heads": Option("int", None, "Attention heads. Default: by model."),
-    "attention_dropout": Option("float", 0.0, "Dropout of attention, 0 to below 1."),
+    "dropout": Option("float", 0.5, "Dropout probability of hidden units, at least 0 and below 1."),
+    "heads": Option("int", None, "Number of attention heads. Default: depends on --model."),
+    "attention_dropout": Option(
+        "float", 0.0, "Dropout probability of attention weights, at least 0 and below 1."
+    ),
     "norm": Option("str", "none", "Normalisation of hidden layers.", ("none", "batch")),
-    "pool": Option("str", "mean", "Pooling of the nodes of a graph.", ("mean", "sum", "max")),
+    "pool": Option(
+        "str",
+        "mean",
+        "With --task graph: pooling over the nodes of a graph.",
+        ("mean", "sum", "max"),
+    ),
     "schedule": Option("str", "constant", "Schedule of the learning rate.", _SCHEDULES),
     "schedule_epochs": Option(
         "int",
         10,
-        "Epochs (step) or validations without improvement (plateau) before lr is lowered.",
+        "Number of epochs (--schedule step), or of validations without improvement "
+        "(--schedule plateau), after which the learning rate is lowered.",
     ),
-    "schedule_factor": Option("float", 0.1, "Factor by which lr is lowered (step, plateau)."),
-    "warmup_steps": Option("int", 0, "Steps of linear warm-up."),
-    "clip": Option("float", 0.0, "Largest norm of the gradient; 0 = no clipping."),
+    "schedule_factor": Option(
+        "float",
+        0.1,
+        "With --schedule step or plateau: factor that multiplies the learning rate when "
+        "it is lowered.",
+    ),
+    "warmup_steps": Option(
+        "int",
+        0,
+        "Number of steps over which the learning rate rises linearly to its value; 0 = no warm-up.",
+    ),
+    "clip": Option("float", 0.0, "Maximum norm of the gradient; 0 = no clipping."),
     "patience": Option(
-        "int", 0, "Validations without improvement before stopping; 0 = never stop early."
+        "int",
+        0,
+        "Number of validations without improvement after which training stops; 0 = never "
+        "stop early.",
     ),
     "test_on": Option(
         "str",
         "auto",
-        "Parameters to test; auto = best with --patience, else last.",
+        "Model parameters to test; auto = best if --patience is given, else last.",
         ("auto", "last", "best"),
     ),
-    "val_every": Option("int", 1, "Epochs between validations."),
+    "val_every": Option("int", 1, "Number of epochs from one validation to the next."),
     "save_steps": Option(
-        "int", 0, "Steps between two saves of the training state; 0 = save only after each epoch."
+        "int",
+        0,
+        "Optimiser steps between two saves of the training state; 0 = save only after each epoch.",
     ),
     "seed": Option("int", 0, "Random seed."),
     "split_index": Option("int", 0, "Number of the split, if the store has several."),
     "row_normalize": Option("bool", False, "Divide each feature row by its sum."),
-    "parts": Option("int", 100, "Number of clusters, or of parts of random-node."),
-    "batch_parts": Option("int", 16, "Clusters per batch."),
-    "walk_length": Option("int", 2, "Steps per walk of saint-walk."),
-    "steps": Option("int", 30, "Batches per epoch of GraphSAINT."),
+    "parts": Option(
+        "int",
+        100,
+        "With --sampler cluster: number of clusters. With --sampler random-node: number "
+        "of parts of the graph.",
+    ),
+    "batch_parts": Option("int", 16, "With --sampler cluster: clusters per batch."),
+    "walk_length": Option("int", 2, "With --sampler saint-walk: steps per walk."),
+    "steps": Option("int", 30, "With a GraphSAINT sampler: batches per epoch."),
     "coverage": Option(
-        "int", 50, "Samples per node that estimate GraphSAINT's weights; 0 = no weights."
+        "int",
+        50,
+        "With a GraphSAINT sampler: mean number of draws of each node to estimate the "
+        "weights; 0 = no weights.",
     ),
     "reading": Option(
         "str",
         "auto",
-        "How batches are read: auto, on_demand, window, scan, distribute, compiled, direct_layout, "
-        "or the path of compiled epochs or of a direct layout.",
+        "How training batches get their rows: auto, on_demand, window, scan, distribute, "
+        "compiled, direct_layout, or the path of compiled epochs or of a direct layout.",
     ),
     "x_dtype": Option(
         "str",
         None,
-        "Dtype of x in batches: f32, f16 or bf16. Default: f32 for f16, bf16 and i8, else as "
-        "stored.",
+        "Dtype of the tensor x in batches: f32, f16 or bf16. Default: f32 if x is stored "
+        "as f16, bf16 or i8, else the stored dtype.",
     ),
     "method": Option(
         "str",
         "uniform",
-        "How the sampler neighbor draws neighbours.",
+        "With --sampler neighbor: method of choosing neighbours.",
         ("uniform", "labor", "weighted"),
     ),
     "temporary_writes": Option(
         "str",
         "auto",
-        "Limit on rows that an epoch writes to temporary files: auto, never, or a multiple of the "
-        "size of the features, e.g. 2x.",
+        "Limit on the bytes that an epoch writes to temporary files: never, or a multiple "
+        "of the size of the features, e.g. 2x; auto = 1x.",
     ),
-    "decoder": Option("str", "dot", "Score of a link.", ("dot", "mlp")),
-    "negatives": Option("str", "binary", "Negative sampling of links.", ("binary", "triplet")),
-    "num_negatives": Option("int", 1, "Negatives per training link."),
-    "eval_negatives": Option("int", 50, "Negatives per link of validation and test."),
+    "decoder": Option(
+        "str",
+        "dot",
+        "Decoder that computes the score of a link: dot product or MLP.",
+        ("dot", "mlp"),
+    ),
+    "negatives": Option(
+        "str",
+        "binary",
+        "Negative sampling of links. binary: draw both ends. triplet: draw only the destination.",
+        ("binary", "triplet"),
+    ),
+    "num_negatives": Option("int", 1, "Number of negative links per training link."),
+    "eval_negatives": Option(
+        "int", 50, "Number of negative links per link in validation and test."
+    ),
     "holdout": Option(
-        "shares", [10.0, 10.0], "Share of links or graphs for validation and test, in percent."
+        "shares",
+        [10.0, 10.0],
+        "Percentages of links or graphs to hold out for validation and for test.",
     ),
-    "val_after": Option("int", None, "Validate on links after this time."),
-    "test_after": Option("int", None, "Test on links after this time."),
-    "train_edges": Option("int", None, "Maximum number of links per epoch. Default: all."),
-    "eval_edges": Option("int", 100000, "Maximum number of links per validation or test."),
+    "val_after": Option(
+        "int", None, "Validate on links that are later than this time. Needs --test-after."
+    ),
+    "test_after": Option(
+        "int", None, "Test on links that are later than this time. Replaces --holdout."
+    ),
+    "train_edges": Option("int", None, "Maximum number of training links per epoch. Default: all."),
+    "eval_edges": Option("int", 100000, "Maximum number of links per validation and per test."),
     "rank_all": Option(
-        "names", [], "Test metrics that rank a link among all nodes, e.g. recall@20,ndcg@20."
+        "names",
+        [],
+        "Metrics of the test that rank each link among all nodes, comma-separated, e.g. "
+        "recall@20,ndcg@20.",
     ),
     "temporal": Option("str", "auto", _TEMPORAL_HELP, _TEMPORAL),
     "embedding": Option(
         "int",
         0,
-        "Width of learned rows (embeddings) of nodes without x, kept in the store; 0 = none.",
+        "Width of the embeddings to learn for nodes without the tensor x; 0 = none. "
+        "Training writes the embeddings to the store.",
     ),
-    "embedding_name": Option("str", "emb", "Tensor of the store for the learned rows."),
+    "embedding_name": Option(
+        "str", "emb", "Name of the tensor of the store that holds the embeddings."
+    ),
     "embedding_optimizer": Option(
-        "str", "adagrad", "Optimizer of learned rows.", ("adagrad", "adam", "sgd")
+        "str", "adagrad", "Optimiser of the embeddings.", ("adagrad", "adam", "sgd")
     ),
-    "embedding_lr": Option("float", None, "Learning rate of learned rows. Default: torch's."),
+    "embedding_lr": Option(
+        "float",
+        None,
+        "Learning rate of the embeddings. Default: torch's default for this optimiser.",
+    ),
     "embedding_memory": Option(
-        "str", "64MB", "Memory for changed learned rows, in addition to --memory."
+        "str",
+        "64MB",
+        "Memory for changed embeddings that are not yet in the store, in addition to --memory.",
     ),
 }
 
@@ -204,20 +278,19 @@ def setting(name: str, value: Any) -> Any:
         UnsupportedArgument: It is not of the type of the option; names the option.
     """
     kind = OPTIONS[name].type
-    flag = name.replace("_", "-")
     if value is None or kind in _LISTS:
-        return None if value is None else _listed(flag, kind, value)
+        return None if value is None else _listed(name, kind, value)
     wanted = _PYTHON.get(kind, str)
     if wanted is float and isinstance(value, int | str) and not isinstance(value, bool):
         # YAML takes 1e-3, without a point, for a text.
         with suppress(ValueError):
             return float(value)
     if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
-        raise UnsupportedArgument(f"{flag} is {value!r}; expected {_words(kind)}")
+        raise UnsupportedArgument(f"{name}={value!r} is not valid: expected {_words(kind)}")
     return value
 
 
-def _listed(flag: str, kind: str, value: Any) -> tuple[Any, ...]:
+def _listed(name: str, kind: str, value: Any) -> tuple[Any, ...]:
     parts = value.split(",") if isinstance(value, str) else value
     if isinstance(parts, int | float) and not isinstance(parts, bool):
         parts = [parts]
@@ -226,7 +299,9 @@ def _listed(flag: str, kind: str, value: Any) -> tuple[Any, ...]:
             raise TypeError
         return tuple(_LISTS[kind](part) for part in parts if part != "")
     except (TypeError, ValueError):
-        raise UnsupportedArgument(f"{flag} is {value!r}; expected {_words(kind)}") from None
+        raise UnsupportedArgument(
+            f"{name}={value!r} is not valid: expected {_words(kind)}"
+        ) from None
 
 
 def _words(kind: str) -> str:
@@ -296,14 +371,16 @@ def from_file(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         name = key.replace("-", "_")
         if name in _OPENING:
             if not isinstance(value, str | int | None) or isinstance(value, bool):
-                raise UnsupportedArgument(f"{path}: {key} is {value!r}; expected a string")
+                raise UnsupportedArgument(
+                    f"{path}: the key {key!r} has the value {value!r}; expected a string"
+                )
             opening[name] = value
         elif name in OPTIONS:
             found[name] = value
         else:
             known = ", ".join(option.replace("_", "-") for option in (*_OPENING, *OPTIONS))
             raise UnsupportedArgument(
-                f"{path}: {key!r} is not an option of train; expected one of {known}"
+                f"{path}: the key {key!r} is not an option of train; expected one of {known}"
             )
     return found, opening
 

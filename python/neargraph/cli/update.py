@@ -15,26 +15,35 @@ from .show import bars, console, pairs_table, print_json
 def update(
     store: StoreArgument,
     source: Annotated[
-        Path, typer.Option("--from", help="File of events: .csv, .tsv, .parquet or .npz.")
+        Path,
+        typer.Option("--from", help="File of changes, one per row: .csv, .tsv, .parquet or .npz."),
     ],
     commit_every: Annotated[int, typer.Option(help="Rows per commit.", metavar="ROWS")] = 1000,
     skip_rows: Annotated[
-        int, typer.Option(help="Rows to skip at the start, because they are applied already.")
+        int,
+        typer.Option(
+            help="Number of rows to skip at the start of the file, because they are already "
+            "applied."
+        ),
     ] = 0,
     on_error: Annotated[
-        Literal["stop", "skip"], typer.Option(help="At a row that cannot be applied: stop or skip.")
+        Literal["stop", "skip"],
+        typer.Option(
+            help="Action at a row that cannot be applied. stop: end, and keep the earlier commits. "
+            "skip: skip the row."
+        ),
     ] = "stop",
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check the file; apply nothing.")
+        bool, typer.Option("--dry-run", help="Check the file, but apply nothing.")
     ] = False,
     memory: Memory = None,
     busy_timeout: BusyTimeout = 5.0,
     as_json: Json = False,
 ) -> None:
-    """Apply a file of added, deleted and changed nodes and edges.
+    """Apply a file of added, changed and deleted nodes and edges to a store.
 
-    The rows that the progress line reports as done are durable. After a crash, skip them with
-    --skip-rows.
+    Rows of the file that the progress line reports as done are durable. After a crash, skip these
+    rows with --skip-rows.
     """
     from neargraph.update.apply import update_from
 

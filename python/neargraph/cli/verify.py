@@ -35,7 +35,7 @@ def verify(
     store: Annotated[
         Path,
         typer.Argument(
-            help="Store directory, NAME.ng, or a backup.",
+            help="Directory of a store (NAME.ng) or of a backup.",
             metavar="STORE",
             autocompletion=complete_stores,
         ),
@@ -44,10 +44,10 @@ def verify(
     backend: Backend = "auto",
     as_json: Json = False,
 ) -> None:
-    """Check every block and structure of a store or backup.
+    """Check every block and every data structure of a store or a backup.
 
-    Also checks the files compiled from the store. No process may write to the store meanwhile. The
-    exit code is 1 if anything is damaged.
+    The command also checks the files that were compiled from the store. While it runs, no process
+    may write to the store. The exit code is 1 if anything is damaged.
     """
     from neargraph import _core
 
@@ -140,7 +140,7 @@ def _show(store: Path, report: Mapping[str, Any]) -> None:
     if len(problems) > _SHOWN:
         out.print(f"... and {len(problems) - _SHOWN} more; use --json for all")
     for note in report.get("notes", []):
-        text = f"note: {note['file']}: {note['what']}; the next writer replaces it"
+        text = f"note: {note['file']}: {note['what']}; the next writer replaces this file"
         out.print(text, markup=False)
     for skipped in report.get("not_checked", []):
         out.print(f"not checked: file {skipped['file']}: {skipped['what']}", markup=False)

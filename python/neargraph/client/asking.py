@@ -36,16 +36,16 @@ def _targets(nodes: Any, edges: Any, graph_ids: Any) -> tuple[str, Any, Any]:
     given = {"nodes": nodes, "edges": edges, "graphs": graph_ids}
     named = [kind for kind, ids in given.items() if ids is not None]
     if len(named) != 1:
-        got = " and ".join("graph_ids" if kind == "graphs" else kind for kind in named)
+        got = " and ".join("graph_ids=" if kind == "graphs" else f"{kind}=" for kind in named)
         raise UnsupportedArgument(
-            f"give exactly one of nodes=, edges= and graph_ids=, got {got or 'none'}"
+            f"give exactly one of nodes=, edges= and graph_ids=, got {got or 'none of them'}"
         )
     kind = named[0]
     if kind != "edges":
         return kind, ids_of(given[kind]), np.empty(0, np.int64)
     pairs = np.asarray(edges)
     if pairs.ndim != 2 or pairs.shape[0] != 2:
-        raise UnsupportedArgument(f"edges has shape {list(pairs.shape)}: expected [2, n]")
+        raise UnsupportedArgument(f"edges= has shape {list(pairs.shape)}: expected [2, n]")
     return kind, ids_of(pairs[0]), ids_of(pairs[1])
 
 
@@ -63,8 +63,8 @@ def _model(
         return "", files_of(model), list(fanouts or []), output
     if fanouts or output:
         raise UnsupportedArgument(
-            "a registered model keeps the settings with which it was registered; leave fanouts= "
-            "and output= out, or give the Path of a model file to send with the request"
+            "fanouts= and output= of a registered model cannot be changed in a request; leave "
+            "fanouts= and output= out, or give the Path of a model file to send with the request"
         )
     return model, None, [], ""
 
@@ -352,7 +352,7 @@ def _padded(ranks: RanksLike) -> Ranks:
     peers = Ranks.of(ranks)
     if peers.pad is False:
         raise UnsupportedArgument(
-            "servers do not support pad=False; leave it out, or use drop_last=True"
+            "servers do not support pad=False; leave pad= out, or use drop_last=True"
         )
     return peers
 
@@ -362,7 +362,7 @@ def _sampled(message: dict[str, Any], seeds: Any, node_type: str) -> Opening[Rec
     split = seeds if isinstance(seeds, str) else ""
     ids = None if seeds is None or split else ids_of(seeds)
     if ids is not None and not ids.size:
-        raise UnsupportedArgument("seeds is empty; give None for all nodes")
+        raise UnsupportedArgument("seeds= is empty; give at least one seed, or None for all nodes")
     text = json.dumps({**message, "split": split})
     sent = np.empty(0, np.int64) if ids is None else ids
     return Opening(Request("sample", (text, node_type, sent)), Batches(message, ids).received)

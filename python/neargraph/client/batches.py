@@ -93,7 +93,7 @@ class _Received:
                 f"the batch has no edge tensor {name!r}: servers send only node tensors"
             )
         if name not in self._nodes[type_id].tensors:
-            raise NameNotFound(f"the batch has no tensor {name!r}; add it to attrs=")
+            raise NameNotFound(f"the batch has no tensor {name!r}; add {name!r} to attrs=")
         code, shape, data = self._nodes[type_id].tensors[name]
         return data.view(DTYPES[code]).reshape(shape)
 

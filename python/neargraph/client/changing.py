@@ -25,7 +25,9 @@ def apply(
 
 def _check_since(key: bytes | None, since: int | None) -> None:
     if since is not None and key is None:
-        raise UnsupportedArgument("key_since_commit= requires a key; give key=, too")
+        raise UnsupportedArgument(
+            "key_since_commit= has no effect without key=; give both, or neither"
+        )
 
 
 class Changing:
@@ -220,13 +222,13 @@ def _node_type(
     name: str, given: Any, existing: bool, num_nodes: Mapping[str, int]
 ) -> tuple[dict[str, Any], Columns | None]:
     """Returns the head's entry for a node type, and its columns."""
-    columns = None if isinstance(given, int) else Columns(given, f"nodes {name!r}")
+    columns = None if isinstance(given, int) else Columns(given, f"node type {name!r}")
     known = given if columns is None else 0 if existing else columns.num_rows
     count = num_nodes.get(name, known)
     if count is None:
         raise UnsupportedArgument(
-            f"the number of nodes of type {name!r} is unknown, because their columns are a stream "
-            f"without a length; give num_nodes={{{name!r}: ...}}"
+            f"the number of nodes of type {name!r} is unknown, because the columns come from a "
+            f"stream without a length; give num_nodes={{{name!r}: ...}}"
         )
     tensors = [] if columns is None else [one for one in columns.names if one != "id"]
     return {"name": name, "num_nodes": count, "tensors": tensors}, columns
@@ -238,7 +240,7 @@ def _edge_type(
     """Returns the head's entry for an edge type, and its columns."""
     name = key if isinstance(key, str) else ",".join(key)
     said = {option: _holds(value, name) for option, value in options.items()}
-    return {"name": name, **said}, Columns(given, f"edges {name!r}")
+    return {"name": name, **said}, Columns(given, f"edge type {name!r}")
 
 
 def _holds(option: bool | Collection[str], name: str) -> bool:

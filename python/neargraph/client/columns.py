@@ -58,12 +58,16 @@ class Columns:
             # Python's floats are f32, as in updates.
             array = array.astype(np.float32)
         if array.dtype.kind not in "biuf":
-            raise UnsupportedArgument(f"column {name!r} has dtype {array.dtype}: expected numbers")
+            raise UnsupportedArgument(
+                f"column {name!r} has dtype {array.dtype}: expected a dtype of numbers"
+            )
         native = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("="))
         column = self._arrow.array(native.reshape(-1))
         for width in reversed(native.shape[1:]):
             if width == 0:
-                raise UnsupportedArgument(f"column {name!r} has rows of width 0")
+                raise UnsupportedArgument(
+                    f"column {name!r} has rows of width 0: expected at least one number per row"
+                )
             column = self._arrow.FixedSizeListArray.from_arrays(column, width)
         return column
 
@@ -77,7 +81,7 @@ def _length(given: Mapping[Any, Any], what: str) -> int:
             )
         lengths[name] = len(column)
     if not lengths:
-        raise UnsupportedArgument(f"there are no columns of {what}; give at least one")
+        raise UnsupportedArgument(f"there are no columns of {what}; give at least one column")
     if len(set(lengths.values())) != 1:
         said = ", ".join(f"{name!r} has {length}" for name, length in lengths.items())
         raise UnsupportedArgument(f"the columns of {what} differ in length: {said}")

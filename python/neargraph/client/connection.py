@@ -41,7 +41,8 @@ def core(
     if (files.cert is None) != (files.key is None):
         given, missing = ("key", "cert") if files.cert is None else ("cert", "key")
         raise UnsupportedArgument(
-            f"tls has {given} without {missing}; give both for a client certificate, or neither"
+            f"tls= has {given!r} without {missing!r}; give both for a client certificate, or "
+            "neither"
         )
     identity = None
     if files.cert is not None and files.key is not None:

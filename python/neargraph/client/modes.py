@@ -53,7 +53,7 @@ class Blocking(Generic[J]):
 
     def job(self, job: str) -> J:
         """Returns a job by its id. Another client may have started it."""
-        raise TypeError(f"{type(self).__name__} has no jobs")
+        raise TypeError(f"{type(self).__name__} does not support job(); call job() of a client")
 
     def _do(self, steps: Steps[T]) -> T:
         raise TypeError(f"{type(self).__name__} cannot send requests")
@@ -68,7 +68,7 @@ class Asynchronous(Generic[J]):
 
     def job(self, job: str) -> J:
         """Returns a job by its id. Another client may have started it."""
-        raise TypeError(f"{type(self).__name__} has no jobs")
+        raise TypeError(f"{type(self).__name__} does not support job(); call job() of a client")
 
     async def _do(self, steps: Steps[T]) -> T:
         raise TypeError(f"{type(self).__name__} cannot send requests")

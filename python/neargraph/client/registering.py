@@ -44,7 +44,7 @@ class Registering:
         """
         if narrow not in _NARROW:
             raise UnsupportedArgument(
-                f"narrow={narrow!r} is not valid: expected 'f16', 'bf16' or 'int8'"
+                f"narrow={narrow!r} is not valid: expected None, 'f16', 'bf16' or 'int8'"
             )
         rest = {"narrow": _NARROW[narrow], "reorganize": reorganize}
         made = yield from field_of("GraphRegister", "graph", graph=graph, path=path, **rest)

@@ -167,7 +167,7 @@ class _Writer:
             self._note(
                 "nodes-deleted",
                 dead,
-                f"{dead} deleted nodes of {node.name} are written as nodes without edges",
+                f"{dead} deleted nodes of type {node.name!r} are written as nodes without edges",
             )
         if node.has_dictionary:
             self._write_names(node)
@@ -189,13 +189,14 @@ class _Writer:
         with (self._folder / path).open("w") as file:
             for names in name_pieces(self._snap, node):
                 file.writelines(json.dumps(name) + "\n" for name in names)
-        message = f"GraphBolt has no string ids; those of {node.name} are in {path}"
+        message = f"GraphBolt has no string ids; those of node type {node.name!r} are in {path}"
         self._note("names-beside", node.num_nodes, message)
 
     def _write_rows(self, path: str, tensor: TensorMeta, node: NodeType) -> None:
         kind = numpy_kind(tensor)
         if is_widened(tensor):
-            message = f"tensor {tensor.name} of {node.name} is written as f32, not {tensor.dtype}"
+            owner = f"tensor {tensor.name!r} of node type {node.name!r}"
+            message = f"{owner} is written as f32, not {tensor.dtype}"
             self._note("widened", node.num_nodes, message)
         with NpyWriter(self._folder / path, kind, (node.num_nodes, *tensor.shape)) as file:
             for first, rows in node_pieces(self._snap, node, tensor):
@@ -208,7 +209,8 @@ class _Writer:
         total, named = edge.num_edges, _tensor_names(edge)
         for name, tensor in named.items():
             if name != tensor.name:
-                message = f"tensor {tensor.name} of edge type {edge.triple} is renamed to {name}"
+                owner = f"tensor {tensor.name!r} of edge type {edge.triple}"
+                message = f"{owner} is renamed to {name!r}"
                 self._note("tensor-renamed", edge.num_edge_ids, message)
         kinds: dict[str, tuple[Any, tuple[int, ...]]] = {
             name: (_INLINE[name], ()) for name in _inline_names(edge)

@@ -208,11 +208,13 @@ def expand(
             hold(where, _BYTES_PER_PAIR * min(factor, FACTOR_MAX) ** 2)
             seed = Seed.shrunk(snap, factor, min(3.0, factor) if density is None else density)
     elif density is not None:
-        raise UnsupportedArgument("density= has no effect on a given seed graph; drop density=")
+        raise UnsupportedArgument(
+            "density= has no effect on a given seed graph; leave out density="
+        )
     elif factor not in (None, seed.num_nodes):
         raise UnsupportedArgument(
-            f"factor={factor} does not match the {seed.num_nodes} nodes of the seed graph; drop "
-            "factor="
+            f"factor={factor} does not match the {seed.num_nodes} nodes of the seed graph; "
+            "leave out factor="
         )
     settings = ImportOptions(memory=budget, **options)
     plan = plan_expansion(snap, seed)
@@ -231,14 +233,15 @@ def plan_expansion(snap: Snapshot, seed: Seed) -> GraphPlan:
     nodes = [_node_plan(snap, node, seed) for node in snap.schema.node_types]
     edges = [_edge_plan(snap, edge, seed) for edge in snap.schema.edge_types]
     facts = [
-        f"the product with a seed graph of {seed.num_nodes:,} nodes and {seed.num_edges:,} edges"
+        f"the store is the product with a seed graph of {seed.num_nodes:,} nodes and "
+        f"{seed.num_edges:,} edges"
     ]
     return GraphPlan(snap.path, "Kronecker expansion", nodes, edges, notes, facts)
 
 
 def _node_losses(snap: Snapshot, node: NodeType) -> Iterator[Note]:
     if dead := node.num_nodes - node.num_nodes_live:
-        message = f"{dead} deleted nodes of {node.name} become nodes without edges or split"
+        message = f"{dead} deleted nodes of type {node.name!r} become nodes without edges or split"
         yield Note("nodes-deleted", dead, snap.path, message)
 
 
@@ -248,7 +251,7 @@ def _edge_losses(snap: Snapshot, edge: EdgeType) -> Iterator[Note]:
         message = f"{kind} is undirected; its edges become pairs of directed edges"
         yield Note("undirected-dropped", edge.num_edges, snap.path, message)
     if snap.schema.raw["edge_types"][edge.index].get("unique"):
-        message = f"{kind} loses its property unique"
+        message = f"{kind} loses its property 'unique'"
         yield Note("unique-dropped", edge.num_edges, snap.path, message)
     if edge.has_edge_ids:
         message = f"{kind}: edges get new ids, in the order of the neighbour lists"

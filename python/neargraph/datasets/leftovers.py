@@ -40,23 +40,25 @@ class Leftovers:
     def of_nodes(self, node: NodeType) -> None:
         """Adds notes about a node type: deleted nodes, and dtypes that the output lacks."""
         if dead := node.num_nodes - node.num_nodes_live:
-            message = f"{dead} deleted nodes of {node.name} are written as nodes without edges"
+            message = (
+                f"{dead} deleted nodes of type {node.name!r} are written as nodes without edges"
+            )
             self.note("nodes-deleted", dead, message)
         for tensor in node.tensors:
+            owner = f"tensor {tensor.name!r} of node type {node.name!r}"
             if tensor.sparse:
-                message = f"tensor {tensor.name} of {node.name} is sparse, and is written densely"
+                message = f"{owner} is sparse, but is written with its zeros"
                 self.note("zeros-written", node.num_nodes, message)
             if tensor.scaled or tensor.dtype == "bf16":
-                message = (
-                    f"tensor {tensor.name} of {node.name} is written as f32, not {tensor.dtype}"
-                )
+                message = f"{owner} is written as f32, not {tensor.dtype}"
                 self.note("widened", node.num_nodes, message)
 
     def of_edges(self, edge: EdgeType) -> None:
         """Adds notes about the tensors of an edge type."""
         for tensor in edge.tensors:
             if tensor.dtype == "bf16":
-                message = f"tensor {tensor.name} of {_named(edge)} is written as f32, not bf16"
+                owner = f"tensor {tensor.name!r} of edge type {_named(edge)}"
+                message = f"{owner} is written as f32, not bf16"
                 self.note("widened", edge.num_edge_ids, message)
 
     def of_store(self, once: bool) -> None:
@@ -105,7 +107,7 @@ class Leftovers:
 
     def _lost(self, flag: str, edges: list[EdgeType], why: str) -> None:
         for edge in edges:
-            message = f"edge type {_named(edge)} loses its property {flag}; {why}"
+            message = f"edge type {_named(edge)} loses its property {flag!r}, because {why}"
             self.note(f"{flag}-dropped", edge.num_edges, message)
 
 

@@ -95,8 +95,8 @@ class _Writer:
             longer = [other for other in names if other.startswith(f"{name}_")]
             if "__" in name or name.startswith("_") or name.endswith("_") or longer:
                 raise UnsupportedArgument(
-                    f"{snap.path}: with the type name {name!r}, names of .npz members are "
-                    "ambiguous; export to the format pyg instead"
+                    f"{snap.path}: with the type name {name!r}, names of .npz members would "
+                    "be ambiguous; export to the format pyg instead"
                 )
 
     def write(self) -> None:
@@ -126,8 +126,8 @@ class _Writer:
             self._ids(node)
         if any(t.is_split and t.mask_width is not None for t in node.tensors):
             message = (
-                f"masks of {node.name} are written as splits (split_0, ...), which an import does "
-                "not turn back into masks"
+                f"masks of node type {node.name!r} are written as splits (split_0, ...), which an "
+                "import does not turn back into masks"
             )
             self.left.note("mask-width-dropped", node.num_nodes, message)
         for tensor in node.tensors:
@@ -139,7 +139,8 @@ class _Writer:
                 names = np.array(tensor.class_names)
                 self._member(f"{name}_names", names.dtype, names.shape, iter([names]))
             elif tensor.class_names:
-                message = f"class names of {node.name}.{tensor.name} are not written"
+                owner = f"tensor {tensor.name!r} of node type {node.name!r}"
+                message = f"class names of {owner} are not written"
                 self.left.note("class-names-dropped", len(tensor.class_names), message)
 
     def _ids(self, node: NodeType) -> None:
@@ -147,7 +148,7 @@ class _Writer:
         kind = np.dtype(f"<U{max(1, longest)}")
         pieces = (np.array(names, kind) for names in name_pieces(self._snap, node))
         self._member(f"{node.name}_ids", kind, (node.num_nodes,), pieces)
-        message = f"an import does not read the string ids in {node.name}_ids"
+        message = f"an import does not read the string ids in the member {node.name}_ids"
         self.left.note(
             "string-ids-dropped", node.num_nodes, f"{message}; the format parquet keeps them"
         )
@@ -177,8 +178,8 @@ class _Writer:
         if table.renumbered:
             gaps = edge.num_edge_ids - count
             message = (
-                f"{name} has {gaps} unused edge ids, so edges are renumbered by row; "
-                f"{name}__old_edge_id has the old ids"
+                f"edge type {name} has {gaps} unused edge ids, so edges are renumbered by row; the "
+                f"member {name}__old_edge_id has the old ids"
             )
             self.left.note("edge-ids-renumbered", gaps, message)
             old = column(lambda rows: _there(rows.ids))
@@ -194,7 +195,8 @@ class _Writer:
         for tensor in edge.tensors:
             called = tensor.name + ("_rows" if tensor.name in _INLINE else "")
             if called != tensor.name:
-                message = f"tensor {tensor.name} of {name} is written as {name}__{called}"
+                owner = f"tensor {tensor.name!r} of edge type {name}"
+                message = f"{owner} is written as the member {name}__{called}"
                 self.left.note("tensor-renamed", count, message)
             kind = np.dtype(np.float32) if tensor.dtype == "bf16" else tensor.numpy_dtype
             take = partial(_tensor_rows, tensor.name)

@@ -142,11 +142,11 @@ class _Writer:
 
     def _nodes(self, node: NodeType, stem: str) -> None:
         if self._named and not node.has_dictionary:
-            message = f"an import reads the numbers of {node.name} nodes as string ids"
+            message = f"an import reads the node ids of type {node.name!r} as string ids"
             self.left.note("string-ids-added", node.num_nodes, message)
         splits = split_columns(node)
         if any(t.is_split and t.mask_width == 1 for t in node.tensors):
-            message = f"an import reads the masks [n, 1] of {node.name} as [n]"
+            message = f"an import reads the masks [n, 1] of node type {node.name!r} as [n]"
             self.left.note("mask-width-dropped", node.num_nodes, message)
         tensors = [t for t in node.tensors if not (t.is_split and len(splits) == 1)]
         named = self._renamed(node.name, tensors, _NODE_WORDS - {"y"})
@@ -190,8 +190,8 @@ class _Writer:
         if table.renumbered:
             gaps = edge.num_edge_ids - table.num_rows
             message = (
-                f"{'-'.join(edge.triple)} has {gaps} unused edge ids, so edges are renumbered by "
-                "row; the column old_edge_id has the old ids"
+                f"edge type {'-'.join(edge.triple)} has {gaps} unused edge ids, so edges are "
+                "renumbered by row; the column old_edge_id has the old ids"
             )
             self.left.note("edge-ids-renumbered", gaps, message)
         raw = self._snap.schema.raw["edge_types"][edge.index]
@@ -239,15 +239,14 @@ class _Writer:
             name = tensor.name
             if name.lower() in words or re.fullmatch(r"x_?\d+", name):
                 name += "_rows"
-                message = f"tensor {tensor.name} of {owner} is written as the column {name}"
+                message = f"tensor {tensor.name!r} of {owner!r} is written as the column {name!r}"
                 self.left.note("tensor-renamed", tensor.num_rows, message)
             if len(tensor.shape) > 1:
-                message = (
-                    f"rows of shape {list(tensor.shape)} of {owner}.{tensor.name} become flat lists"
-                )
+                rows = f"rows of shape {list(tensor.shape)} of tensor {tensor.name!r}"
+                message = f"{rows} of {owner!r} become flat lists"
                 self.left.note("shape-flattened", tensor.num_rows, message)
             if tensor.class_names and tensor.name != "y":
-                message = f"class names of {owner}.{tensor.name} are not written"
+                message = f"class names of tensor {tensor.name!r} of {owner!r} are not written"
                 self.left.note("class-names-dropped", len(tensor.class_names), message)
             named[name] = tensor
         return named
@@ -273,7 +272,8 @@ class _Labels:
         """Adds a note if an import, which sorts classes by name, would renumber them."""
         met = [name for name, used in zip(self._names, self._used, strict=True) if used]
         if met != sorted(self._names):
-            message = f"an import renumbers the classes of {node.name}.y, in the order of names"
+            owner = f"y of node type {node.name!r}"
+            message = f"an import renumbers the classes of {owner}, in the order of their names"
             left.note("classes-renumbered", len(self._names), message)
 
 

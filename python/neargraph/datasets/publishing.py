@@ -100,7 +100,9 @@ def _locked(folder: Path) -> Iterator[None]:
 
 def _refuse_existing(target: Path) -> None:
     if os.path.lexists(target):
-        raise UnsupportedArgument(f"{target} already exists; choose another name or remove it")
+        raise UnsupportedArgument(
+            f"{target} already exists; choose another name, or remove the old one"
+        )
 
 
 def _sync(folder: Path) -> None:

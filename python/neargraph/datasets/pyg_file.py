@@ -108,8 +108,8 @@ class _Maker:
         if wanted > limit:
             needed, available = format_bytes(wanted, up=True), format_bytes(limit)
             raise BudgetTooSmall(
-                f"{self._snap.path}: the graph needs {needed} as PyG tensors, but the limit is "
-                f"{available}; exports to graphbolt, parquet and npz need less memory",
+                f"{self._snap.path}: the graph needs {needed} as PyG tensors, but the memory limit "
+                f"is {available}; exports to graphbolt, parquet and npz need less memory",
                 wanted,
             )
 
@@ -151,13 +151,13 @@ class _Maker:
         if node.has_dictionary:
             data.names = [name for names in name_pieces(self._snap, node) for name in names]
             message = (
-                f"an import does not read the list names of {node.name}, which has the string ids; "
-                "the format parquet keeps them"
+                f"the string ids of node type {node.name!r} are in the list 'names', which an "
+                "import does not read; the format parquet keeps string ids"
             )
             self.left.note("string-ids-dropped", node.num_nodes, message)
         if lists := [f"{tensor.name}_names" for tensor in node.tensors if tensor.class_names]:
             listed = ", ".join(lists)
-            message = f"an import does not read the class names of {node.name} in {listed}"
+            message = f"an import does not read the class names of type {node.name!r} in {listed}"
             self.left.note("class-names-dropped", node.num_nodes, message)
 
     def _fill(self, node: NodeType, tensor: TensorMeta, rows: Array) -> None:
@@ -195,8 +195,8 @@ class _Maker:
             columns["old_edge_id"] = np.empty(count, np.int64)
             gaps = edge.num_edge_ids - count
             message = (
-                f"{'-'.join(edge.triple)} has {gaps} unused edge ids, so edges are renumbered by "
-                "row; old_edge_id has the old ids"
+                f"edge type {'-'.join(edge.triple)} has {gaps} unused edge ids, so edges are "
+                "renumbered by row; the edge tensor old_edge_id has the old ids"
             )
             self.left.note("edge-ids-renumbered", gaps, message)
         named = {self._called(t, taken | set(columns)): t for t in edge.tensors}
@@ -220,7 +220,7 @@ class _Maker:
         """A name for an edge tensor that nothing else in the graph has."""
         if tensor.name not in taken:
             return tensor.name
-        message = f"the edge tensor {tensor.name} is renamed to edge_{tensor.name}"
+        message = f"the edge tensor {tensor.name!r} is renamed to 'edge_{tensor.name}'"
         self.left.note("tensor-renamed", tensor.num_rows, message)
         return f"edge_{tensor.name}"
 

@@ -63,7 +63,7 @@ def main() -> None:
     say("         neargraph query --model sage --nodes 17,4      (in another terminal)")
     say(f"disk     {settings.out} keeps the store and the model; rm -r {settings.out} removes them")
     if not is_equal(figures):
-        sys.exit("error: the losses or the accuracy differ between the sources of rows")
+        sys.exit("error: the losses or the accuracy differ between disk, memory and np.memmap")
 
 
 if __name__ == "__main__":

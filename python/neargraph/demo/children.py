@@ -63,7 +63,7 @@ def train(job: Job, name: str, progress: Bars, limit: MemoryLimit | None = None)
 def _reason(code: int, errors: str) -> str:
     if code == -9:
         return "the process was killed, probably because memory ran out"
-    lines = errors.strip().splitlines() or ["it printed no message"]
+    lines = errors.strip().splitlines() or ["no error message was printed"]
     return f"the process ended with exit code {code}: {lines[-1]}"
 
 

@@ -171,7 +171,7 @@ def _npz_set() -> GraphPlan:
             for name in _NPZ_SETS:
                 if (folder / name).is_file():
                     return plan_source(folder / name)
-    state = f"is {root!r}, which contains none of these files" if root else "is not set"
+    state = f"is {root!r}, which contains no data set of the demo" if root else "is not set"
     raise ValueError(
         f"NEARGRAPH_DATA {state}; set it to a folder with one of {', '.join(_NPZ_SETS)}, or drop "
         "--graph"

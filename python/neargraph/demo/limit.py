@@ -44,7 +44,7 @@ class MemoryLimit:
             if self._systemd_works():
                 self._way = "systemd"
             else:
-                self.why_not = f"no memory cgroup can be created here ({error.strerror})"
+                self.why_not = f"a memory cgroup cannot be created here ({error.strerror})"
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -49,7 +49,7 @@ def draw(figures: dict[str, Any], out: Path) -> str | None:
 def _titles(figures: dict[str, Any], rows: list[dict[str, Any]]) -> tuple[str, str]:
     speed = next(row["seeds_per_second"] for row in rows if row["source"] == "disk")
     share = min(100, round(100 * speed / _memory(rows)))
-    fast = "as fast as from memory" if share == 100 else f"{share} % of the speed of memory"
+    fast = "as fast as from memory" if share == 100 else f"{share} % of the speed from memory"
     graph, job, comparison = figures["graph"], figures["training"], figures["comparison"]
     same = comparison["same_losses"] and comparison["same_accuracy"]
     headline = (

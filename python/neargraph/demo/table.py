@@ -122,8 +122,8 @@ def notes(figures: dict[str, Any]) -> list[tuple[str, str]]:
         ("seeds/s", _of_speed(figures)),
         (
             "memory",
-            "graph: peak of the store's budget counter, plus mapped pages of the features. "
-            "process: peak of anonymous memory, torch included, plus the same pages.",
+            "graph: the most memory that the store counted in its budget, plus mapped pages of the "
+            "features. process: peak of anonymous memory, torch included, plus the same pages.",
         ),
         (
             "budget",
@@ -136,12 +136,12 @@ def notes(figures: dict[str, Any]) -> list[tuple[str, str]]:
         found.append(
             (
                 "machine",
-                f"OTHER PROGRAMS use its {machine['cores']} cores (load average "
+                f"OTHER PROGRAMS use the {machine['cores']} cores (load average "
                 f"{machine['load_average']:.1f} at the start), so the speeds vary.",
             )
         )
     if "pyg" in figures["runs"]:
-        found.append(("PyG", "Its NeighborLoader draws other neighbours, so losses differ."))
+        found.append(("PyG", "PyG's NeighborLoader draws other neighbours, so its losses differ."))
     return found
 
 
@@ -161,8 +161,9 @@ def _of_losses(figures: dict[str, Any]) -> str:
         )
     said = f"Disk and memory give the same loss in all {steps} steps, to the last bit."
     if not comparison["same_losses_mapped"]:
-        return f"{said} THOSE FROM np.memmap DIFFER. This is a defect; please report it."
-    return f"{said} The first {of_mapped} from np.memmap are also equal." if of_mapped else said
+        return f"{said} THE LOSSES FROM np.memmap DIFFER. This is a defect; please report it."
+    equal = f" The losses of the first {of_mapped} steps from np.memmap are also equal."
+    return said + (equal if of_mapped else "")
 
 
 def _of_reading(disk: dict[str, Any], rates: dict[str, float] | None) -> str:
@@ -170,7 +171,7 @@ def _of_reading(disk: dict[str, Any], rates: dict[str, float] | None) -> str:
     ahead = (
         f"The loader looked {chosen['window']} batches ahead (reading: {chosen['reading']})."
         if chosen
-        else "The budget is too small for look-ahead, so rows were read batch by batch."
+        else "The budget is too small for look-ahead, so rows were read separately for each batch."
     )
     able = ""
     if rates:
@@ -191,19 +192,19 @@ def _of_limit(figures: dict[str, Any], disk: dict[str, Any], mapped: dict[str, A
     if "failed" in mapped:
         return f"{mapped['failed']}. The limit was {wanted}."
     how = (
-        "This run has the same draws. It reads with MADV_RANDOM, and starts with a cold page "
-        "cache. Each page of 4 KiB that is not cached costs a page fault."
+        "The run with np.memmap has the same draws. It reads with MADV_RANDOM, and starts with a "
+        "cold page cache. Each page of 4 KiB that is not cached costs a page fault."
     )
     if mapped["is_limited"]:
         return (
-            f"{how} A cgroup limits its process to {wanted}, page cache included. That is 10 % "
+            f"{how} A cgroup limits the process to {wanted}, page cache included. That is 10 % "
             f"more than the run from disk used at its peak ({peak}). The demo stops each "
             f"measurement of np.memmap after {figures['training']['seconds']:.0f} s."
         )
     return (
         f"{how} The process has NO memory limit: {mapped['why_not_limited']}. At the end, the "
         f"kernel cached {size(mapped['cached_bytes'])} of the file, so the rates are those of a "
-        "file that fits in memory. If you run the demo as root, it limits the process."
+        "file that fits in memory. If you run the demo as root, the demo limits the process."
     )
 
 

@@ -61,7 +61,7 @@ class NpyStream:
             fail(
                 where,
                 f"has {file_bytes - header.start} bytes of data, "
-                f"but shape {list(header.shape)} of {header.dtype} takes {header.data_bytes}",
+                f"but shape {list(header.shape)} of {header.dtype} needs {header.data_bytes}",
                 "copy or download it again",
             )
 
@@ -124,7 +124,7 @@ class NpzFile:
 
     def __init__(self, path: Path | str) -> None:
         self.path = need_file(path)
-        with _damage(str(self.path), "is not a readable .npz"):
+        with _damage(str(self.path), "is not a readable .npz file"):
             raw = _ShortReads(io.FileIO(self.path))
             self._zip = zipfile.ZipFile(raw)
             raw.most = None
@@ -132,7 +132,7 @@ class NpzFile:
         self._headers: dict[str, tuple[tuple[int, ...], np.dtype[Any]]] = {}
         twice = [name for name, count in Counter(self.names).items() if count > 1]
         if twice:
-            fail(self.path, f"has two members {twice[0]!r}", "keep one of them")
+            fail(self.path, f"has several members called {twice[0]!r}", "keep one of them")
 
     def __contains__(self, name: object) -> bool:
         return name in self.names
@@ -161,8 +161,8 @@ class NpzFile:
             if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                 fail(
                     self.where(name),
-                    f"is compressed with zip method {info.compress_type}",
-                    "write it with numpy.savez or numpy.savez_compressed",
+                    f"is compressed with zip method {info.compress_type}, which is not supported",
+                    "write the file with numpy.savez or numpy.savez_compressed",
                 )
             stream = self._zip.open(info)
         return NpyStream(stream, self.where(name), info.file_size)
@@ -227,7 +227,7 @@ class _ShortReads(io.BufferedReader):
     def read(self, size: int | None = -1, /) -> bytes:
         if self.most is not None and size is not None and size > self.most:
             raise zipfile.BadZipFile(
-                f"its directory has {size} bytes, expected at most {self.most}"
+                f"its zip directory has {size} bytes, expected at most {self.most}"
             )
         return super().read(size)
 
@@ -269,7 +269,7 @@ def open_npy(path: Path | str) -> Array:
         fail(
             where,
             f"is not a readable .npy file: it has {size - header.start} bytes of data, "
-            f"but shape {list(header.shape)} of {header.dtype} takes {header.data_bytes}",
+            f"but shape {list(header.shape)} of {header.dtype} needs {header.data_bytes}",
             "write it again with numpy.save",
         )
     order: Literal["C", "F"] = "F" if header.fortran else "C"

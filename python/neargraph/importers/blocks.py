@@ -30,7 +30,7 @@ def block_fact(node_ptr: Array) -> str:
     """What the user should know about the graphs."""
     return (
         f"{len(node_ptr) - 1:,} graphs are stored as one block-diagonal graph; the node tensor "
-        "graph_id has the graph of each node"
+        "graph_id has the number of the graph of each node"
     )
 
 
@@ -72,8 +72,8 @@ def block_edges(
             at = int(outside[0])
             fail(
                 where,
-                f"edge {row + at} has node {int(local[at])} of graph "
-                f"{int(graph[at])}, which has {int(bound[at])} nodes",
+                f"edge {row + at} names node {int(local[at])} of graph {int(graph[at])}, but this "
+                f"graph has {int(bound[at])} nodes",
                 "the file is inconsistent; write it again",
             )
     shift = node_ptr[graph]

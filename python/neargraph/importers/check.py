@@ -59,12 +59,16 @@ def need_file(path: Path | str) -> Path:
         mode = os.stat(file).st_mode
     except FileNotFoundError:
         broken = os.path.lexists(file)
-        what = "a symbolic link that leads nowhere" if broken else "no such file or folder"
+        what = (
+            "is a symbolic link to a path that does not exist"
+            if broken
+            else "no such file or folder"
+        )
         fail(file, what, "check the path")
     except (OSError, ValueError) as error:
         fail(file, f"cannot be read ({error})", "check the path")
     if stat.S_ISDIR(mode):
-        fail(file, "is not a regular file but a folder", "name a file in it")
+        fail(file, "is not a regular file but a folder", "give a file in the folder")
     if not stat.S_ISREG(mode):
         kind = next((name for test, name in _SPECIAL if test(mode)), "a special file")
         what = f"is not a regular file but {kind}, and an import reads its input several times"
@@ -96,7 +100,7 @@ def store_dtype(dtype: np.dtype[Any], where: str) -> tuple[str, np.dtype[Any]]:
         fail(
             where,
             f"has dtype {dtype}, which cannot be stored as a tensor",
-            f"convert it to one of {known}",
+            f"convert the array to one of {known}",
         )
     return name, wide
 
@@ -113,7 +117,7 @@ def node_ids(ids: Array, where: str, first_row: int, bound: int | None = None) -
     if ids.size == 0:
         return ids
     if ids.dtype.kind == "i" and int(ids.min()) < 0:
-        todo = "node ids count from 0; drop or renumber that row"
+        todo = "node ids start at 0; drop the row or correct its id"
         fail_row(ids < 0, ids, where, first_row, "the negative node id {}", todo)
     top = int(ids.max())
     if bound is not None and top >= bound:
@@ -121,7 +125,7 @@ def node_ids(ids: Array, where: str, first_row: int, bound: int | None = None) -
         fail_row(ids >= bound, ids, where, first_row, has, "correct the row or the number of nodes")
     if top >= 1 << 63:
         todo = "renumber the nodes from 0"
-        fail_row(ids >= 1 << 63, ids, where, first_row, "node id {}, beyond 2^63", todo)
+        fail_row(ids >= 1 << 63, ids, where, first_row, "node id {}, which is 2^63 or more", todo)
     return ids
 
 
@@ -129,8 +133,8 @@ def to_i64(values: Array, where: str, first_row: int) -> Array:
     """Integers as i64; `ImportFailed` for one that does not fit."""
     if values.dtype == np.uint64 and values.size and int(values.max()) >= 1 << 63:
         row = int(np.flatnonzero((values >= 1 << 63).reshape(len(values), -1).any(axis=1))[0])
-        what = f"row {first_row + row} has {values[row].max()}, which does not fit in 63 bits"
-        fail(where, what, "store smaller numbers")
+        what = f"row {first_row + row} has {values[row].max()}, which does not fit into int64"
+        fail(where, what, "store numbers below 2^63")
     return values.astype(np.int64)
 
 
@@ -142,8 +146,8 @@ def whole_times(values: Array, where: str, first_row: int) -> Array:
         fail(where, f"times have dtype {values.dtype}", "store them as integers")
     bad = ~((values == np.floor(values)) & (np.abs(values) < 2.0**63))
     if bad.any():
-        has = "the time {}, which is not a whole number of at most 63 bits"
-        todo = "multiply times until they are whole, and store integers"
+        has = "the time {}, which is not a whole number within int64"
+        todo = "scale the times to whole numbers, and store them as integers"
         fail_row(bad, values, where, first_row, has, todo)
     return values.astype(np.int64)
 
@@ -154,5 +158,5 @@ def same_rows(found: int, wanted: int, where: str, what: str) -> None:
         fail(
             where,
             f"{what} has {found} rows, expected {wanted}",
-            "the file is inconsistent; write it again",
+            f"write or download the file again, with {wanted} rows",
         )

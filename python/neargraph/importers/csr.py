@@ -26,7 +26,8 @@ def pointer_blocks(npz: NpzFile, name: str, num_values: int) -> Iterator[tuple[i
     if len(stream.shape) != 1 or stream.shape[0] < 1 or stream.dtype.kind not in "iu":
         fail(
             npz.where(name),
-            f"is {stream.dtype} {list(stream.shape)}, not a pointer array",
+            f"has dtype {stream.dtype} and shape {list(stream.shape)}, "
+            "expected integers [rows + 1]",
             "check the layout of the file",
         )
     num_rows = int(stream.shape[0]) - 1
@@ -46,8 +47,8 @@ def pointer_blocks(npz: NpzFile, name: str, num_values: int) -> Iterator[tuple[i
             at = int(falls[0]) if falls.size else int(np.flatnonzero(block > num_values)[0]) - 1
             fail(
                 npz.where(name),
-                f"row {row + at} has impossible pointers "
-                f"{block[at]}..{block[at + 1]} ({num_values} values)",
+                f"row {row + at} has the pointers {block[at]} and {block[at + 1]}, but pointers "
+                f"must not decrease or exceed {num_values}",
                 "the file is inconsistent; write it again",
             )
         yield row, block
@@ -153,7 +154,8 @@ def csr_rows(
                 row = first + start + int(np.searchsorted(rows - rows[0], at, side="right")) - 1
                 fail(
                     npz.where(indices),
-                    f"row {row} has column {int(cols[at])}, but rows are {width} wide",
+                    f"row {row} has an entry in column {int(cols[at])}, "
+                    f"but rows have {width} columns",
                     "the file is inconsistent; write it again",
                 )
             filled = values.rows(count).astype(np.float32) if values else None

@@ -101,7 +101,7 @@ def _planned(
 ) -> GraphPlan:
     if isinstance(source, Tables):
         if format not in (None, "table"):
-            what = f"node and edge tables are given, which cannot be read as the format {format}"
+            what = f"node and edge tables cannot be read in the format {format!r}"
             fail("tables", what, remedy("LeaveOut", option="format"))
         _check_hints("tables", "table", hints)
         return plan_tables(source, hints)
@@ -138,14 +138,14 @@ def _parts(source: Path | IO[bytes]) -> list[Path | IO[bytes]]:
 def _refuse_many(sources: Sequence[Path | IO[bytes]], chosen: str) -> NoReturn:
     if chosen not in FORMATS:
         fail("import", f"{chosen!r} is not a valid format", f"use one of {', '.join(FORMATS)}")
-    only = "only text and tables"
+    only = "only the formats text and table"
     if len(sources) > 1:
         fail(
             listed(sources),
-            f"the format {chosen} takes one input; {only} take several",
-            "name one input",
+            f"the format {chosen} takes only one input; {only} take several",
+            "give one input",
         )
-    what = f"the format {chosen} cannot be read from a stream, {only} can"
+    what = f"the format {chosen} cannot be read from a stream; {only} can"
     fail(stream_name(sources[0]), what, "write the stream to a file first")
 
 
@@ -156,7 +156,7 @@ def _common_format(sources: Sequence[Path | IO[bytes]], encoding: str | None) ->
     if len(set(found.values())) > 1:
         first, chosen = next(iter(found.items()))
         other = next(path for path, format in found.items() if format != chosen)
-        what = f"{first} looks like {chosen}, but {other} like {found[other]}"
+        what = f"{first} has the format {chosen}, but {other} has the format {found[other]}"
         fail("import", what, remedy("OneFormat"))
     return next(iter(found.values()), None)
 
@@ -170,7 +170,7 @@ def _stream_format(inputs: Sequence[Input]) -> str:
     if not head:
         fail(inputs[0].shown, "is empty", "check the command that writes to it")
     if any(b"\0" in line.encode() for line in read_head(inputs[0], is_text=False)):
-        fail(inputs[0].shown, "is binary", remedy("NameStreamFormat"))
+        fail(inputs[0].shown, "is binary data of unknown format", remedy("NameStreamFormat"))
     return "text"
 
 
@@ -187,7 +187,7 @@ def _check_hints(where: Path | str, chosen: str, hints: TextHints | None) -> Non
     for name in hints.given() if hints else ():
         if name not in _HINTS_OF.get(chosen, ()):
             todo = remedy("LeaveOutOrText" if chosen == "temporal" else "LeaveOut", option=name)
-            fail(where, f"{name.replace('_', ' ')} is not a setting of the format {chosen}", todo)
+            fail(where, f"{name}= has no effect on the format {chosen}", todo)
 
 
 def detect_format(path: Path, encoding: str | None = None) -> str:
@@ -229,7 +229,7 @@ def _detect_folder(path: Path) -> str:
     # What is there is only told; an entry that cannot be looked at is not the user's error.
     with suppress(OSError, ImportFailed):
         if inside := _candidates(path):
-            todo = f"name {'one of ' if len(inside) > 1 else ''}{shown(inside)}"
+            todo = f"give {'one of its entries ' if len(inside) > 1 else ''}{shown(inside)}"
     return fail(path, "is not a folder of a known layout", todo)
 
 

@@ -59,7 +59,7 @@ def check_mark(head: bytes, encoding: str | None, shown: str) -> None:
         fail(shown, what, remedy("NameEncoding", encoding=mark))
     if mark is None and head and given in ("utf-16", "utf-32"):
         what = (
-            f"has no byte order mark, so it is unknown whether it is {given}-le (little-endian) or "
+            f"has no byte order mark, so its byte order is unknown: {given}-le (little-endian) or "
             f"{given}-be (big-endian)"
         )
         fail(shown, what, remedy("NameEncoding", encoding=f"{given}-le"))

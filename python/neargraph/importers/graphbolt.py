@@ -68,14 +68,14 @@ class Folder:
         """A list of mappings; empty where it is missing."""
         found = owner.get(key) or []
         if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
-            fail(self.file, f"{key} is not a list of mappings", _LAYOUT)
+            fail(self.file, f"the entry {key!r} is not a list of mappings", _LAYOUT)
         return found
 
     def text(self, entry: dict[str, Any], key: str, what: str) -> str:
         """A text of an entry."""
         found = entry.get(key)
         if not isinstance(found, str) or not found:
-            fail(self.file, f"{what} has no {key}", _LAYOUT)
+            fail(self.file, f"{what} has no string in the entry {key!r}", _LAYOUT)
         return found
 
     def place(self, entry: dict[str, Any], what: str) -> Path:
@@ -83,7 +83,8 @@ class Folder:
         name = self.text(entry, "path", what)
         parts = PurePosixPath(name)
         if parts.is_absolute() or ".." in parts.parts:
-            fail(self.file, f"{what} has the path {name[:80]!r}", "use a path inside the folder")
+            found = f"{what} has the path {name[:80]!r}, which is absolute or has the part '..'"
+            fail(self.file, found, "use a path inside the folder of the data set")
         return self.path / parts
 
     def array(self, entry: dict[str, Any], what: str) -> Any:
@@ -92,10 +93,11 @@ class Folder:
         if format == "numpy":
             return open_npy(file)
         if format != "torch":
-            fail(self.file, f"{what} has the format {format!r}", "use numpy or torch")
+            found = f"{what} has the format {format!r}, expected 'numpy' or 'torch'"
+            fail(self.file, found, "correct the entry 'format'")
         found = contents(load_torch(file))
         if not isinstance(found, np.ndarray | BrainFloats):
-            fail(file, "holds no tensor", "save one tensor with torch.save")
+            fail(file, "does not hold exactly one tensor", "save one tensor with torch.save")
         return found
 
 
@@ -145,8 +147,8 @@ class Types:
             return next(iter(self.nodes.values()))
         if name not in self.nodes:
             known = ", ".join(self.nodes)
-            found = "has no node type" if name is None else f"has the unknown node type {name!r}"
-            fail(folder.file, f"{what} {found}", f"use one of {known}")
+            found = "has no entry 'type'" if name is None else f"has the unknown node type {name!r}"
+            fail(folder.file, f"{what} {found}", f"use one of the node types {known}")
         return self.nodes[name]
 
     def edge(self, folder: Folder, name: Any, what: str) -> EdgePlan:
@@ -156,8 +158,8 @@ class Types:
         triple = parse_triple(name)
         if triple not in self.edges:
             known = ", ".join(":".join(one) for one in self.edges)
-            found = "has no edge type" if name is None else f"has the unknown edge type {name!r}"
-            fail(folder.file, f"{what} {found}", f"use one of {known}")
+            found = "has no entry 'type'" if name is None else f"has the unknown edge type {name!r}"
+            fail(folder.file, f"{what} {found}", f"use one of the edge types {known}")
         return self.edges[triple]
 
 
@@ -185,7 +187,7 @@ def open_folder(path: Path | str) -> Folder:
     root = root.parent if root.name == PREPROCESSED and not (root / PREPROCESSED).exists() else root
     file = graphbolt_file(root)
     if file is None:
-        fail(given, "holds no metadata.yaml", "name the folder of an OnDiskDataset")
+        fail(given, "holds no metadata.yaml", "give the folder of an OnDiskDataset")
     return Folder(root, file, load_yaml(file))
 
 
@@ -223,31 +225,33 @@ def _preprocessed_types(folder: Folder) -> Types:
     from .graphbolt_fused import fused_types
 
     if not isinstance(folder.meta.get("graph_topology"), dict):
-        fail(folder.file, "has neither graph nor graph_topology", _LAYOUT)
+        fail(folder.file, "has neither the entry 'graph' nor 'graph_topology'", _LAYOUT)
     return fused_types(folder, folder.meta["graph_topology"])
 
 
 def _raw_types(folder: Folder) -> Types:
     graph = folder.meta["graph"]
     if not isinstance(graph, dict):
-        fail(folder.file, "graph is not a mapping", _LAYOUT)
+        fail(folder.file, "the entry 'graph' is not a mapping", _LAYOUT)
     types = Types()
     for entry in folder.entries(graph, "nodes"):
         name, count = entry.get("type") or HOMOGENEOUS_NODE, entry.get("num")
         if not isinstance(name, str):
-            fail(folder.file, f"the node type {name!r} is not text", _LAYOUT)
+            fail(folder.file, f"the node type {name!r} is not a string", _LAYOUT)
         if name in types.nodes:
             fail(folder.file, f"the node type {name!r} is listed twice", _LAYOUT)
         if type(count) is not int or count < 0:
-            what = f"the node type {name!r} has num: {count!r}, expected a number of nodes"
+            what = (
+                f"the node type {name!r} has the entry num: {count!r}, expected its number of nodes"
+            )
             fail(folder.file, what, _LAYOUT)
         types.nodes[name] = NodePlan(name, count)
     if not types.nodes:
-        fail(folder.file, "graph has no nodes", _LAYOUT)
+        fail(folder.file, "the entry 'graph' has no list 'nodes' of node types", _LAYOUT)
     for entry in folder.entries(graph, "edges"):
         _add_edges(folder, types, entry)
     if not types.edges:
-        fail(folder.file, "graph has no edges", _LAYOUT)
+        fail(folder.file, "the entry 'graph' has no list 'edges' of edge types", _LAYOUT)
     for entry in folder.entries(graph, "feature_data"):
         add_attribute(folder, types, entry)
     return types
@@ -257,7 +261,7 @@ def _add_edges(folder: Folder, types: Types, entry: dict[str, Any]) -> None:
     name = entry.get("type")
     triple = parse_triple(name) if name is not None else HOMOGENEOUS_EDGE
     if triple is None:
-        what = f"the edge type {name!r} is not source:relation:destination"
+        what = f"the edge type {name!r} does not have the form SOURCE:RELATION:DESTINATION"
         fail(folder.file, what, _LAYOUT)
     if triple in types.edges:
         fail(folder.file, f"the edge type {':'.join(triple)!r} is listed twice", _LAYOUT)
@@ -267,14 +271,16 @@ def _add_edges(folder: Folder, types: Types, entry: dict[str, Any]) -> None:
     triple = (ends[0].name, triple[1], ends[1].name)
     marks = Marks.of(entry.get(MARKS), f"{folder.file}, {what}")
     if marks.undirected and ends[0] is not ends[1]:
-        fail(folder.file, f"{what} joins two node types, and is marked undirected", EXPORT_AGAIN)
+        found = f"{what} is marked undirected, but joins two different node types"
+        fail(folder.file, found, EXPORT_AGAIN)
     file, inline = folder.place(entry, what), Inline(marks=marks)
     if entry.get("format") == "numpy":
         count, pairs = _npy_pairs(open_npy(file), str(file))
     elif entry.get("format") == "csv":
         count, pairs = _csv_pairs(file)
     else:
-        fail(folder.file, f"{what} has the format {entry.get('format')!r}", "use numpy or csv")
+        found = f"{what} has the format {entry.get('format')!r}, expected 'numpy' or 'csv'"
+        fail(folder.file, found, "correct the entry 'format'")
 
     def chunks() -> Iterator[EdgeChunk]:
         for row, left, right in pairs():
@@ -305,7 +311,7 @@ _Pairs = Callable[[], Iterator[tuple[int, Array, Array]]]
 
 def _npy_pairs(array: Array, where: str) -> tuple[int, _Pairs]:
     if pair_layout(array, where) != "rows":
-        fail(where, f"has shape {list(array.shape)}", "store edges as [2, E]")
+        fail(where, f"has shape {list(array.shape)}, expected [2, E]", "transpose the array")
 
     def pairs() -> Iterator[tuple[int, Array, Array]]:
         for span in spans(array.shape[1]):
@@ -319,7 +325,8 @@ def _npy_pairs(array: Array, where: str) -> tuple[int, _Pairs]:
 def _csv_pairs(file: Path) -> tuple[int, _Pairs]:
     table = NumberCsv.open(file)
     if table.num_rows and (table.num_columns != 2 or not table.whole or table.num_missing):
-        fail(file, "is not two columns of node ids", "write source,destination without a header")
+        todo = "write each edge as source,destination, without a header"
+        fail(file, "does not have two columns of node ids", todo)
 
     def pairs() -> Iterator[tuple[int, Array, Array]]:
         row = 0
@@ -348,7 +355,7 @@ def set_inline(edge: EdgePlan, inline: Inline, name: str, values: Any, where: st
     """Makes an edge attribute an inline column; False where it is not fit for one."""
     if not isinstance(values, np.ndarray) or values.ndim != 1:
         return False
-    same_rows(len(values), edge.num_edges or 0, where, f"the attribute {name}")
+    same_rows(len(values), edge.num_edges or 0, where, f"the attribute {name!r}")
     if name in _WEIGHTS and values.dtype.kind == "f" and inline.weights is None:
         inline.weights, edge.has_weight = values, True
         return True
@@ -390,7 +397,7 @@ def _check_marked(folder: Folder, types: Types) -> None:
         there = {"weight": edge.has_weight, "time": edge.has_time, EDGE_ID: edge.has_edge_ids}
         for name in types.inline[triple].marks.inline:
             if not there[name]:
-                what = f"has no feature {name} of the edge type {':'.join(triple)}"
+                what = f"has no feature {name!r} of the edge type {':'.join(triple)}"
                 fail(folder.file, what, EXPORT_AGAIN)
 
 
@@ -398,11 +405,12 @@ def _add_feature(folder: Folder, types: Types, entry: dict[str, Any]) -> None:
     name, domain = folder.text(entry, "name", "a feature"), entry.get("domain")
     what = f"the feature {name!r}"
     if domain == "graph":
-        why = "it belongs to the whole graph, not to nodes or edges"
+        why = "a feature of the whole graph, not of nodes or edges"
         folder.notes += left_out("attributes-dropped", [name], str(folder.file), why)
         return
     if domain not in ("node", "edge"):
-        fail(folder.file, f"{what} has the domain {domain!r}", "use node or edge")
+        found = f"{what} has the domain {domain!r}, expected 'node' or 'edge'"
+        fail(folder.file, found, "correct the entry 'domain'")
     where = str(folder.place(entry, what))
     values = folder.array(entry, what)
     if domain == "node":
@@ -414,7 +422,7 @@ def _add_feature(folder: Folder, types: Types, entry: dict[str, Any]) -> None:
         return
     edge = types.edge(folder, entry.get("type"), what)
     if not types.by_row and not edge.has_edge_ids:
-        why = "its rows are in the order of edge ids, which the preprocessed graph does not keep"
+        why = "its rows belong to edge ids, but the preprocessed graph does not keep edge ids"
         folder.notes += left_out("attributes-dropped", [name], str(folder.file), why)
         return
     inline = types.inline[_triple(edge)]

@@ -39,11 +39,12 @@ class _Fused:
         self.where = where
         tensors = state.get("independent_tensors")
         if not isinstance(tensors, dict):
-            fail(where, "has no independent_tensors", _AGAIN)
+            fail(where, "has no dictionary 'independent_tensors'", _AGAIN)
         self.indptr = self._column(tensors, "indptr")
         self.indices = self._column(tensors, "indices")
         if not len(self.indptr) or self.indptr[0] != 0 or self.indptr[-1] != len(self.indices):
-            fail(where, "indptr does not start at 0 and end at the number of edges", _AGAIN)
+            what = "the tensor indptr does not start at 0, or does not end at the number of edges"
+            fail(where, what, _AGAIN)
         self.offsets = self._optional(tensors, "node_type_offset")
         self.kinds = self._optional(tensors, "type_per_edge")
         self.node_types = _numbers(state.get("node_type_to_id"))
@@ -59,7 +60,7 @@ class _Fused:
     def _column(self, tensors: dict[str, Any], name: str) -> Array:
         found = tensors.get(name)
         if not isinstance(found, np.ndarray) or found.ndim != 1 or found.dtype.kind not in "iu":
-            fail(self.where, f"{name} is not one column of integers", _AGAIN)
+            fail(self.where, f"the tensor {name} is missing, or is not a list of integers", _AGAIN)
         return found
 
     def _optional(self, tensors: dict[str, Any], name: str) -> Array | None:
@@ -70,7 +71,10 @@ class _Fused:
         for first in range(0, self.num_nodes, _ROWS):
             block = np.asarray(self.indptr[first : first + _ROWS + 1], dtype=np.int64)
             if (np.diff(block) < 0).any() or block[0] < 0 or block[-1] > len(self.indices):
-                fail(self.where, f"indptr has invalid values near row {first}", _AGAIN)
+                what = (
+                    f"the tensor indptr decreases or exceeds the number of edges near row {first}"
+                )
+                fail(self.where, what, _AGAIN)
             for start, end, rows in rows_of_entries(first, block):
                 sources = np.asarray(self.indices[start:end], dtype=np.int64)
                 node_ids(sources, self.where, start, self.num_nodes)
@@ -81,10 +85,10 @@ class _Fused:
 
 def fused_types(folder: Folder, topology: dict[str, Any]) -> Types:
     """Node and edge types of the file that ``graph_topology`` names."""
-    what = "graph_topology"
+    what = "the entry 'graph_topology'"
     if topology.get("type") != "FusedCSCSamplingGraph":
         found = f"{what} has type {topology.get('type')!r}, expected 'FusedCSCSamplingGraph'"
-        fail(folder.file, found, "import the raw folder")
+        fail(folder.file, found, "import the raw data set, before preprocessing")
     file = folder.place(topology, what)
     fused = _Fused(_state(load_torch(file), str(file)), str(file))
     types = Types(by_row=False)
@@ -135,31 +139,30 @@ def _add_types(folder: Folder, types: Types, fused: _Fused, offsets: Array) -> N
         or starts[-1] != fused.num_nodes
         or (np.diff(starts) < 0).any()
     ):
-        fail(fused.where, "node_type_offset does not fit node_type_to_id", _AGAIN)
+        what = "the tensor node_type_offset contradicts node_type_to_id or the number of nodes"
+        fail(fused.where, what, _AGAIN)
     for name, number in numbered:
         types.nodes[name] = NodePlan(name, int(starts[number + 1] - starts[number]))
     if fused.kinds is None or len(fused.kinds) != len(fused.indices):
-        fail(fused.where, "type_per_edge does not have one type for each edge", _AGAIN)
+        what = "the tensor type_per_edge does not have one edge type for each edge"
+        fail(fused.where, what, _AGAIN)
     known = len(fused.edge_types)
     if sorted(fused.edge_types.values()) != list(range(known)):
-        fail(
-            fused.where, f"edge_type_to_id does not number its types from 0 to {known - 1}", _AGAIN
-        )
+        what = f"edge_type_to_id does not number its edge types from 0 to {known - 1}"
+        fail(fused.where, what, _AGAIN)
     counts = np.zeros(known, dtype=np.int64)
     for span in spans(len(fused.kinds)):
         kinds = np.asarray(fused.kinds[span])
         for kind in (int(kinds.min()), int(kinds.max())):
             if not 0 <= kind < known:
-                what = (
-                    f"an edge has the type {kind}, but there are {known} types (0 to {known - 1})"
-                )
+                what = f"an edge has the edge type {kind}, expected 0 to {known - 1}"
                 fail(fused.where, what, _AGAIN)
         counts += np.bincount(kinds.astype(np.int64), minlength=known)
         drop_pages(fused.kinds)
     for name, number in sorted(fused.edge_types.items(), key=lambda pair: pair[1]):
         triple = parse_triple(name)
         if triple is None or triple[0] not in types.nodes or triple[2] not in types.nodes:
-            what = f"the edge type {name!r} does not join two node types of the file"
+            what = f"the edge type {name!r} does not name two node types of the file"
             fail(fused.where, what, _AGAIN)
         _add_type(types, fused, triple, number, int(counts[number]))
 
@@ -207,7 +210,7 @@ def _add_edge_attributes(folder: Folder, types: Types, fused: _Fused) -> None:
         shared.edge_ids, every.has_edge_ids = ids, True
     for name, values in given.items():
         if not set_inline(every, shared, name, values, f"{fused.where} [{name}]"):
-            why = "an attribute of the sampling graph that is neither a weight nor a time"
+            why = "of the edge attributes in a preprocessed graph, only weights and times are read"
             folder.notes += left_out("attributes-dropped", [name], fused.where, why)
     for triple, edge in types.edges.items():
         inline = types.inline[triple]

@@ -50,7 +50,7 @@ class Marks:
             or not set(found) <= {"inline", "num_edge_ids", *_FLAGS}
             or any(type(found.get(flag, False)) is not bool for flag in _FLAGS)
         ):
-            what = f"the entry {MARKS} is not valid"
+            what = f"the entry {MARKS!r} is not valid: {str(found)[:80]}"
             fail(where, what, f"{EXPORT_AGAIN}, or remove the entry")
         flags = {flag: found.get(flag, False) for flag in _FLAGS}
         return cls(inline=tuple(names), num_edge_ids=count, **flags)
@@ -68,7 +68,7 @@ class Marks:
         """Refuses edge ids that the mark does not know."""
         if ids.size and (int(ids.min()) < 0 or int(ids.max()) >= self.num_edge_ids):
             bad = int(ids[(ids < 0) | (ids >= self.num_edge_ids)][0])
-            what = f"has edge id {bad}, but num_edge_ids is {self.num_edge_ids}"
+            what = f"has edge id {bad}, but num_edge_ids in metadata.yaml is {self.num_edge_ids}"
             fail(where, what, EXPORT_AGAIN)
 
 
@@ -106,7 +106,8 @@ def one_direction(chunks: Iterator[EdgeChunk], where: str) -> Iterator[EdgeChunk
         kept = (None if column is None else column[keep] for column in columns)
         yield EdgeChunk(ends[0][keep], ends[1][keep], *kept)
     if balance % (1 << 64):
-        fail(where, "is marked undirected, but lacks the other direction of an edge", EXPORT_AGAIN)
+        what = "has an edge in only one direction, but metadata.yaml marks the type as undirected"
+        fail(where, what, EXPORT_AGAIN)
 
 
 def _sum_of_pairs(left: Array, right: Array) -> int:

@@ -38,21 +38,24 @@ def _columns(folder: Folder, entry: dict[str, Any], what: str) -> dict[str, tupl
         if not isinstance(name, str) or name in found:
             fail(
                 folder.file,
-                f"{what}: name {name!r} is not a string or not unique",
-                "use unique names",
+                f"{what}: the name {name!r} of an array is not a string, or occurs twice",
+                "give each array a different name",
             )
         values = folder.array(data, f"{name} of {what}")
         where = str(folder.place(data, what))
         if isinstance(values, BrainFloats) or values.ndim == 0:
-            has = "dtype bfloat16" if isinstance(values, BrainFloats) else "only one number"
+            is_brain = isinstance(values, BrainFloats)
+            has = "has dtype bfloat16" if is_brain else "is a single number"
             todo = "store a list of integers or float32"
-            fail(where, f"the array {name} of {what} has {has}", todo)
+            fail(where, f"the array {name} of {what} {has}", todo)
         found[name] = values, where
     if found and "seeds" not in found:
         listed = ", ".join(found)
-        fail(folder.file, f"{what} has no entry 'seeds' (entries: {listed})", "add this entry")
+        fail(
+            folder.file, f"{what} has no entry 'seeds' (entries: {listed})", "add the entry 'seeds'"
+        )
     for name, (values, where) in found.items():
-        same_rows(len(values), len(found["seeds"][0]), where, f"{name} of {what}")
+        same_rows(len(values), len(found["seeds"][0]), where, f"the array {name} of {what}")
     return found
 
 
@@ -63,8 +66,8 @@ def add_tasks(folder: Folder, types: Types) -> None:
     node_tasks = [task for task, link in tasks if not link]
     if links:
         message = (
-            f"left out the pairs of {', '.join(links)}: they are supervision for a loader; read "
-            "them with neargraph.datasets.link_splits"
+            f"left out the pairs of the link tasks {', '.join(links)}: pairs to predict are not "
+            "edges of the graph; read them with neargraph.datasets.link_splits"
         )
         folder.notes.append(Note("link-splits-left-out", len(links), str(folder.file), message))
     for number, task in enumerate(node_tasks):
@@ -118,7 +121,7 @@ def _split(folder: Folder, node: NodePlan, sets: Any, number: int, width: int | 
             other = np.flatnonzero((codes[ids] != 0) & (codes[ids] != code))
             if other.size:
                 bad = int(ids[other[0]])
-                fail(where, f"node {bad} is in two sets of a task", "make the sets disjoint")
+                fail(where, f"node {bad} is in two sets of the same task", "make the sets disjoint")
             codes[ids] = code
     return TensorPlan(f"split_{number}", "u8", (), lambda: iter([codes]), count, width)
 
@@ -142,7 +145,8 @@ def _labels(folder: Folder, node: NodePlan, sets: Any, task: str) -> TensorPlan 
     shape = () if shape == (1,) else shape
     kinds = {values.dtype.kind for values, _ in given}
     if not kinds <= set("iufb") or any(_size(v.shape[1:]) != _size(shape) for v, _ in given):
-        fail(given[0][1], "labels are not numbers of one shape", "store them as int64 or float32")
+        what = "labels of a task are not numbers, or their rows have different shapes"
+        fail(given[0][1], what, "store them as int64 or float32, with rows of one shape")
     whole = not shape and all(_is_whole(values) for values, _ in given)
     hold(str(folder.file), (8 if whole else 4 * _size(shape)) * count)
     empty: Any = UNLABELLED if whole else np.nan
@@ -160,7 +164,7 @@ def _labels(folder: Folder, node: NodePlan, sets: Any, task: str) -> TensorPlan 
         return None
     name = "y" if "y" not in taken else f"y_{task}"
     if name in taken:
-        what = f"labels of task {task} become {name!r}, which node type {node.name} already has"
+        what = f"labels of task {task} need the name {name!r}, which another tensor already has"
         fail(folder.file, what, "rename the task")
     if whole:
         missing = int((rows == UNLABELLED).sum())
@@ -215,6 +219,7 @@ def graphbolt_links(path: Path | str) -> dict[str, dict[str, Any]]:
                 if isinstance(entry.get("type"), str):
                     into = into.setdefault(entry["type"], {})
                 if set(into) & set(arrays):
-                    fail(folder.file, "has several link tasks", "read their files one by one")
+                    what = "has several link tasks, of which link_splits reads only one"
+                    fail(folder.file, what, "read the arrays of the tasks with NumPy or torch")
                 into |= {"edge" if one == "seeds" else one: v for one, v in arrays.items()}
     return found

@@ -47,14 +47,16 @@ def read_header(stream: IO[bytes], where: str) -> NpyHeader:
         fail(where, "is not a readable .npy array (wrong magic bytes)", _AGAIN)
     if len(magic) < 8 or magic[6] not in (1, 2, 3):
         found = ".".join(str(part) for part in magic[6:]) or "missing"
-        fail(where, f"is not a readable .npy array (format version {found})", "use 1.0, 2.0 or 3.0")
+        what = f"is not a readable .npy array (format version {found})"
+        fail(where, what, "use format version 1.0, 2.0 or 3.0")
     width = 2 if magic[6] == 1 else 4
     length = int.from_bytes(stream.read(width), "little")
     if length > _HEADER_BYTES_MAX:
-        fail(where, f"is not a readable .npy array (a header of {length} bytes)", _AGAIN)
+        bounds = f"{length} bytes, expected at most {_HEADER_BYTES_MAX}"
+        fail(where, f"is not a readable .npy array (its header has {bounds})", _AGAIN)
     text = stream.read(length)
     if len(text) < length:
-        fail(where, "is not a readable .npy array (truncated in its header)", _AGAIN)
+        fail(where, "is not a readable .npy array (its header is truncated)", _AGAIN)
     return _decode(text.decode("latin1"), 8 + width + length, where)
 
 
@@ -63,8 +65,8 @@ def _decode(text: str, start: int, where: str) -> NpyHeader:
     if _STRUCTURED.search(text):
         fail(
             where,
-            f"has a structured dtype, not a plain array ({shown})",
-            "save each field by itself",
+            f"has a structured dtype, which is not supported ({shown})",
+            "save each field as an array of its own",
         )
     fields = [pattern.findall(text) for pattern in (_DESCR, _ORDER, _SHAPE)]
     rest = text.strip()
@@ -76,8 +78,8 @@ def _decode(text: str, start: int, where: str) -> NpyHeader:
     if kind is not None and kind[1] == "O":
         fail(
             where,
-            "the array holds Python objects, which need pickle",
-            "save it as plain numbers (allow_pickle=False)",
+            "the array holds Python objects, which an import does not read",
+            "save the array as numbers, with allow_pickle=False",
         )
     try:
         dtype = np.dtype(fields[0][0]) if kind else None
@@ -92,5 +94,5 @@ def _decode(text: str, start: int, where: str) -> NpyHeader:
         fail(where, f"is not a readable .npy array ({shown})", _AGAIN)
     shape = tuple(int(part) for part in digits)
     if max(shape, default=0) >= 2**63 or dtype.itemsize * math.prod(n or 1 for n in shape) >= 2**63:
-        fail(where, f"shape {list(shape)} takes 2^63 bytes or more", _AGAIN)
+        fail(where, f"an array of shape {list(shape)} takes 2^63 bytes or more", _AGAIN)
     return NpyHeader(dtype, shape, fields[1][0] == "True", start)

@@ -96,8 +96,8 @@ def parse_bipartite(given: str | Sequence[str] | None) -> Triple | None:
         names.insert(1, "to")
     if len(names) != 3 or not all(names) or names[0] == names[2]:
         raise ValueError(
-            f"{given!r} does not name two node types, expected SOURCE,RELATION,DESTINATION with "
-            "different ends, e.g. user,rates,item"
+            f"{given!r} does not name two different node types, expected "
+            "SOURCE,RELATION,DESTINATION, e.g. user,rates,item"
         )
     return names[0], names[1], names[2]
 

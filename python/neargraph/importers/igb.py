@@ -57,14 +57,17 @@ def plan_igb(path: Path | str) -> GraphPlan:
         used.add(folder.name)
         parts = folder.name.split("__")
         if len(parts) != 3:
-            fail(folder, "its name is not SOURCE__relation__DESTINATION", "rename it")
+            what = "the name of the folder is not SOURCE__RELATION__DESTINATION"
+            fail(folder, what, "rename the folder")
         for end in (parts[0], parts[2]):
             nodes.setdefault(end, NodePlan(end))
         edges.append(_edge_type(file, parts, nodes))
         rest = [f.name for f in folder.iterdir() if f.name != _EDGE_FILE]
-        notes += left_out("files-unused", rest, str(folder), "not part of the layout")
+        notes += left_out(
+            "files-unused", rest, str(folder), "the format has no files with these names"
+        )
     rest = sorted(f.name for f in root.iterdir() if f.name not in used)
-    notes += left_out("files-unused", rest, str(root), "not part of the layout")
+    notes += left_out("files-unused", rest, str(root), "the format has no files with these names")
     facts = [
         "the files have no split; IGB trains on the first 60 % of the papers, validates on the "
         "next 20 % and tests on the rest"
@@ -92,7 +95,9 @@ def _node_type(folder: Path, notes: list[Note]) -> NodePlan:
     for kind, file in labels.items():
         name = "y_2k" if kind == "2K" and "19" in labels else "y"
         node.tensors.append(_labels(name, file, node, notes))
-    notes += left_out("files-unused", rest, str(folder), "they do not have one row for each node")
+    notes += left_out(
+        "files-unused", rest, str(folder), "only .npy files with one row for each node are read"
+    )
     return node
 
 
@@ -109,7 +114,7 @@ def _array(file: Path, width: int | None) -> Array:
             return open_npy(file)
     size, row = file.stat().st_size, 4 * (width or 1)
     if size == 0 or size % row:
-        what = f"has no .npy header, so its {size} bytes must be rows of {row} bytes"
+        what = f"has {size} bytes and no .npy header, expected a multiple of {row} bytes"
         fail(file, what, _AGAIN)
     shape = (size // row, width) if width else (size // row,)
     return np.asarray(np.memmap(file, np.float32, "r", shape=shape))

@@ -61,8 +61,8 @@ def expanded(sources: Iterable[Source]) -> list[Path | IO[bytes]]:
     for one in found:
         key, shown = _identity(one)
         if key is not None and key in seen:
-            also = f" (as {seen[key]})" if seen[key] != shown else ""
-            fail(shown, f"is given twice{also}", "name each input once")
+            also = f" (also as {seen[key]})" if seen[key] != shown else ""
+            fail(shown, f"is given twice{also}", "give each input once")
         seen[key] = shown
     return found
 
@@ -97,7 +97,7 @@ def stream_name(stream: Any) -> str:
 def standard_input() -> IO[bytes]:
     """Standard input as bytes; `ImportFailed` where nobody pipes anything in."""
     if sys.stdin is None or sys.stdin.isatty():
-        fail(STREAM, "is a terminal", "pipe the input in")
+        fail(STREAM, "is a terminal", "pipe data into the command")
     return sys.stdin.buffer
 
 
@@ -113,7 +113,7 @@ def opened(
         shown, beside = stream_name(source), folder or Path.cwd()
         if not beside.is_dir():
             what = "standard input cannot be copied to this folder, which does not exist"
-            fail(beside, what, "create it first")
+            fail(beside, what, "create the folder first")
         spool = spool_stream(source, beside, shown, encoding)
         found.append(Input(spool.path, shown, "", None, spool))
     return found

@@ -36,7 +36,7 @@ _IGB = re.compile(r"igb([-_](tiny|small|medium|large|full))?|igb260m|igbh", re.I
 _LINK = re.compile(r"(https?|ftp)://\S+", re.I)
 _LINK_FILE_BYTES_MAX = 4096
 _LINK_FILES_MAX = 3
-_NOTHING = "neargraph downloads nothing"
+_NOTHING = "neargraph does not download data"
 
 
 def refuse_name(path: Path) -> None:
@@ -46,7 +46,7 @@ def refuse_name(path: Path) -> None:
         fail(
             given,
             f"is a link, and {_NOTHING}",
-            "download it (for example with curl -LO), and give the file",
+            "download the file (for example with curl -LO), and give its path",
         )
     if len(path.parts) == 1 and (advice := _advice(given)):
         fail(given, f"no such file or folder; {given} is a data set, and {_NOTHING}", advice)
@@ -56,27 +56,27 @@ def _advice(name: str) -> str | None:
     plain = name.lower()
     if plain.endswith("-seeds"):
         return (
-            f"run in Python dgl.graphbolt.BuiltinDataset({plain!r}, root='datasets').load(), and "
+            f"run `dgl.graphbolt.BuiltinDataset({plain!r}, root='datasets').load()` in Python, and "
             f"give datasets/{plain}"
         )
     if match := re.fullmatch(r"ogb([nlg])[-_]([\w-]+)", plain):
         reader = f"ogb.{_OGB_MODULE[match[1]]}.{_OGB[match[1]]}"
         return (
-            f"pip install ogb, run in Python {reader}({plain.replace('_', '-')!r}, "
-            f"root='dataset'), and give dataset/{plain.replace('-', '_')}"
+            f"run `pip install ogb`, then `{reader}({plain.replace('_', '-')!r}, root='dataset')` "
+            f"in Python, and give dataset/{plain.replace('-', '_')}"
         )
     for kind, names in _PYG.items():
         if plain in names:
             takes = kind not in ("Reddit", "Flickr", "Yelp", "PPI")
             arguments = f"'data', {name!r}" if takes else "'data'"
             return (
-                f"run in Python torch_geometric.datasets.{kind}({arguments}), and give the folder "
-                "with raw/ and processed/ that it makes in data"
+                f"run `torch_geometric.datasets.{kind}({arguments})` in Python, and give the "
+                "folder in data that then contains raw/ and processed/"
             )
     if _IGB.fullmatch(plain):
         return (
-            "download one size with the scripts of github.com/IllinoisGraphBenchmark/IGB-Datasets, "
-            "and give its folder, which holds processed/"
+            "download the data set with the scripts of "
+            "github.com/IllinoisGraphBenchmark/IGB-Datasets, and give the folder with processed/"
         )
     if _SNAP.fullmatch(plain):
         return f"download its .txt.gz from snap.stanford.edu/data, and give {name}.txt.gz"
@@ -108,5 +108,5 @@ def _links(file: Path) -> list[str] | None:
 
 
 def _refuse(path: Path, link: str) -> NoReturn:
-    todo = f"download {link[:120]} (e.g. with curl -LO), unpack it, and give the unpacked files"
+    todo = f"download {link[:120]} (e.g. with curl -LO), unpack the download, and give the result"
     fail(path, f"holds only a link, and {_NOTHING}", todo)

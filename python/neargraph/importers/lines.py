@@ -113,7 +113,9 @@ def pair_tables(path: Path | str, has_header: bool = False) -> Iterator[tuple[in
             rows.extend((int(left), int(right)))
         except (ValueError, OverflowError):
             fail(
-                f"{path}:{number}", f"{line[:60]!r} is not two node ids", "write each line as id,id"
+                f"{path}:{number}",
+                f"{line[:60]!r} is not a pair of node ids",
+                "write each line as id,id",
             )
         if len(rows) >= 2 * CHUNK_EDGES:
             yield first, np.frombuffer(rows, dtype=np.int64).reshape(-1, 2)

@@ -35,11 +35,11 @@ def plan_lists(path: Path | str) -> GraphPlan:
     idle = sum(len(line.split()) == 1 for _, line in text_lines(file))
     notes = []
     if idle:
-        message = f"{idle} lines name a user without items, and no edge is stored for them"
+        message = f"{idle} lines have a user but no items, so these users get no edges"
         notes.append(Note("users-without-items", idle, str(file), message))
     has_time = time_file is not None
     edge = EdgePlan("user", "visits", "item", chunks, num_edges=edges, has_time=has_time)
-    facts = [f"times from {time_file}"] if time_file else []
+    facts = [f"times of edges are read from {time_file}"] if time_file else []
     nodes = [NodePlan("user"), NodePlan("item")]
     return GraphPlan(str(file), "adjacency lists", nodes, [edge], notes, facts)
 
@@ -87,7 +87,7 @@ def _extend(
         for column, row in zip(columns, rows, strict=True):
             column.extend(row)
     except OverflowError:
-        fail(f"{file}:{number}", "the line has a number beyond 64 bits", "check the file")
+        fail(f"{file}:{number}", "a number in the line does not fit into int64", "check the file")
 
 
 def _chunk(columns: "list[array[int]]", where: str) -> EdgeChunk:

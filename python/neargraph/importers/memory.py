@@ -115,7 +115,7 @@ def beside_interpreter(memory: int) -> int:
     if left < wanted:
         taken, size = format_bytes(INTERPRETER_BYTES), format_bytes(memory)
         raise BudgetTooSmall(
-            f"{size} is too little memory for an import: the interpreter takes {taken} of it",
+            f"{size} is too little memory for an import: the Python interpreter takes {taken}",
             wanted,
         )
     return left
@@ -127,6 +127,6 @@ def too_small(where: str, wanted: int, limit: int) -> NoReturn:
     wanted += wanted // 50
     raise BudgetTooSmall(
         f"{where}: the import needs {format_bytes(wanted, up=True)} in addition to the "
-        f"interpreter's memory, but only {format_bytes(limit)} of the budget are left",
+        f"interpreter's memory, but only {format_bytes(limit)} of the memory budget are left",
         wanted,
     )

@@ -51,7 +51,8 @@ def plan_musae(path: Path | str) -> GraphPlan:
     """The plan of a set given by its edge file."""
     parts = musae_parts(need_file(path))
     if parts is None:
-        fail(path, "has no NAME.json beside it", "give the edge file of a MUSAE set")
+        what = "there is no NAME.json beside the edge file of a MUSAE data set"
+        fail(path, what, "give NAME_edges.csv of a complete data set")
     edges, features, target = parts
     words = _features(features)
     num_nodes = max(words, default=-1) + 1
@@ -62,7 +63,7 @@ def plan_musae(path: Path | str) -> GraphPlan:
         node.tensors.append(labels)
     if len(words) < num_nodes:
         count = num_nodes - len(words)
-        message = f"{count} nodes have no words, so their rows are zeros"
+        message = f"{count} nodes have no words, so their rows of x are zeros"
         notes.append(Note("rows-filled", count, str(features), message))
 
     def bags() -> Iterator[Array]:
@@ -88,7 +89,7 @@ def _features(file: Path) -> dict[int, Array]:
             # It was packed more tightly than guessed.
             hold(str(file), _BYTES_FOR_JSON * min(len(line), -left))
         if size - left > _MAX_JSON:
-            fail(file, "is larger than 1 GiB", "convert it to Parquet or npz first")
+            fail(file, "is larger than 1 GiB", "convert the file to Parquet or npz first")
     text = "\n".join(lines)
     try:
         pairs = json.loads(text, object_pairs_hook=list)
@@ -96,10 +97,10 @@ def _features(file: Path) -> dict[int, Array]:
     except (ValueError, TypeError, AttributeError, RecursionError, OverflowError) as error:
         fail(file, f"is not JSON of the form {{node: [word, ...]}} ({error})", "check the file")
     if len(words) != len(pairs):
-        fail(file, "a node has two lists of words", "give each node one")
+        fail(file, "a node has two lists of words", "give each node one list")
     for node, ids in words.items():
         if node < 0 or node >= 1 << 32 or ids.ndim != 1 or (ids.size and ids.min() < 0):
-            what = f"node {node} has an id that is not valid, or words that are not numbers from 0"
+            what = f"node {node}: the id is not valid, or the words are not numbers of at least 0"
             fail(file, what, "check the file")
         if ids.size and ids.max() >= 1 << 24:
             what = f"node {node} has word number {int(ids.max())}, expected less than 2^24"
@@ -114,7 +115,9 @@ def _target(file: Path, num_nodes: int, notes: list[Note]) -> TensorPlan:
     id_column = _column(header, _IDS, where)
     label_column = header.index(header[1]) if len(header) == 2 else _column(header, _LABELS, where)
     rest = [name for at, name in enumerate(header) if at not in (id_column, label_column)]
-    notes.extend(left_out("columns-dropped", rest, where, "only the label is stored"))
+    notes.extend(
+        left_out("columns-dropped", rest, where, "only the columns of ids and labels are read")
+    )
     nodes, texts = array("q"), list[str]()
     read, letters, held, size = 0, 0, 0, max(1, text_bytes(file))
     for number, row in enumerate((row for row in rows if row), start=2):
@@ -131,7 +134,8 @@ def _target(file: Path, num_nodes: int, notes: list[Note]) -> TensorPlan:
         held = hold_to(where, wanted, held, read / size)
     ids = node_ids(np.frombuffer(nodes, dtype=np.int64), where, 1)
     if len(np.unique(ids)) != len(ids) or len(ids) < num_nodes or ids.max(initial=-1) >= len(ids):
-        fail(where, f"has {len(ids)} targets for {num_nodes} nodes", "give each node one target")
+        what = f"its {len(ids)} rows are not one for each node from 0 to the largest id"
+        fail(where, what, "give each node one row")
     labels = [""] * len(ids)
     for node, text in zip(nodes, texts, strict=True):
         labels[node] = text
@@ -151,7 +155,7 @@ def _column(header: list[str], known: tuple[str, ...], where: str) -> int:
         fail(
             where,
             f"has no column {' or '.join(known)} (columns: {', '.join(header)})",
-            "rename one of them",
+            "rename one of the columns",
         )
     return found
 

@@ -30,13 +30,17 @@ def narrow_x(plan: GraphPlan, x_dtype: str) -> None:
             if tensor.dtype not in _FLOATS:
                 fail(
                     f"{plan.origin}, tensor 'x' of node type {node.name!r}",
-                    f"has dtype {tensor.dtype}, and only floats can be stored narrower",
+                    f"has dtype {tensor.dtype}, but x_dtype= applies only to floats",
                     remedy("LeaveOutOrConvert", option="x_dtype", what="x to floats"),
                 )
             found = True
             node.tensors[at] = _narrow(tensor, x_dtype)
     if not found:
-        fail(plan.origin, "has no node tensor x", remedy("LeaveOut", option="x_dtype"))
+        fail(
+            plan.origin,
+            "has no node tensor 'x', to which x_dtype= applies",
+            remedy("LeaveOut", option="x_dtype"),
+        )
 
 
 def _narrow(tensor: TensorPlan, x_dtype: str) -> TensorPlan:

@@ -47,7 +47,10 @@ def node_plan(
     if named:
         node.keys = lambda: _keys(table, key)
         if has_keys(table, key) and not table.is_text(key):
-            message = "ids are not 0, 1, 2, ..., so nodes are numbered by row and ids kept as names"
+            message = (
+                "ids are not 0, 1, 2, ..., so nodes are numbered by row, and ids are kept as "
+                "string ids"
+            )
             notes.append(Note("ids-relabelled", table.num_rows, table.where(key), message))
     names = [column for column in table.schema.names if column != key]
     label = columns.label or next((column for column in _LABEL if column in names), None)
@@ -75,7 +78,7 @@ def _check_columns(table: Table, columns: NodeColumns) -> None:
     for column in (*key, *label, *(name for name in columns.features if name != "*")):
         if column not in names:
             known = ", ".join(names[:20])
-            fail(table.shown, f"has no column {column!r}", f"name one of its columns: {known}")
+            fail(table.shown, f"has no column {column!r}", f"use one of its columns: {known}")
 
 
 def _features(table: Table, given: tuple[str, ...], names: list[str]) -> list[str]:
@@ -108,7 +111,9 @@ def column_tensors(table: Table, names: dict[str, str], notes: list[Note]) -> li
     """Columns as tensors, by the names of these; a note says which columns cannot be one."""
     found = {column: _column_tensor(table, column, name, notes) for column, name in names.items()}
     dropped = [column for column, tensor in found.items() if tensor is None]
-    notes += left_out("columns-dropped", dropped, table.shown, "not numbers")
+    notes += left_out(
+        "columns-dropped", dropped, table.shown, "only columns of numbers become tensors"
+    )
     return [tensor for tensor in found.values() if tensor is not None]
 
 
@@ -118,7 +123,8 @@ def _mask(table: Table, name: str) -> Array:
 
     where = table.where(name)
     if not pa.types.is_boolean(table.kind(name)):
-        fail(where, f"has type {table.kind(name)}", "store masks as booleans")
+        what = f"has type {table.kind(name)}, but masks must be booleans"
+        fail(where, what, "convert the column to booleans")
     parts = [table.numbers(batch.column(0), name, row) for row, batch in table.batches([name])]
     return np.concatenate([np.zeros(0, bool), *parts])
 
@@ -201,7 +207,7 @@ def _column_tensor(table: Table, column: str, name: str, notes: list[Note]) -> T
                 bad = 0 if lengths is None else int(np.flatnonzero(lengths != width)[0])
                 file, at = table.place(row + bad)
                 what = f"row {at} is null, or its list does not have {width} values"
-                fail(f"{file} [{column}]", what, "make all rows equally long")
+                fail(f"{file} [{column}]", what, "make all lists of the column equally long")
             same_rows(len(flat), len(values) * width, where, "the column")
             yield flat.reshape(-1, width)
 

@@ -78,4 +78,4 @@ def unused_files(folder: Path, used: Iterable[Path]) -> list[Note]:
     rest = sorted(
         f.name for f in folder.iterdir() if f.name not in known and not f.name.startswith(".")
     )
-    return left_out("files-unused", rest, str(folder), "not part of the layout")
+    return left_out("files-unused", rest, str(folder), "the format has no files with these names")

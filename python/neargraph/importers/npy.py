@@ -33,7 +33,9 @@ _MASKS = ("train_mask", "val_mask", "test_mask")
 def pair_layout(array: Array, where: str) -> str:
     """The layout: "pairs" for [E, 2], "rows" for [2, E]; [2, 2] counts as [2, E], as in PyG."""
     if array.ndim != 2 or 2 not in array.shape:
-        fail(where, f"has shape {list(array.shape)}, expected [E, 2] or [2, E]", "reshape it")
+        fail(
+            where, f"has shape {list(array.shape)}, expected [E, 2] or [2, E]", "reshape the array"
+        )
     if array.dtype.kind not in "iu":
         fail(where, f"node ids have dtype {array.dtype}", "store them as integers")
     return "rows" if array.shape[0] == 2 else "pairs"
@@ -72,7 +74,7 @@ def array_tensor(
     With ``order`` [n] the tensor has n rows: ``order[i]`` of the array, or zeros where that is -1.
     """
     if num_rows is not None:
-        same_rows(len(array), num_rows, where, name)
+        same_rows(len(array), num_rows, where, "the array")
 
     count = len(array) if order is None else len(order)
 
@@ -138,7 +140,8 @@ def _plan_folder(folder: Path) -> GraphPlan:
 
     for name, array in arrays.items():
         if array.ndim == 0 or (name == "indptr" and len(array) == 0):
-            fail(where(name), f"has shape {list(array.shape)}", "store an array with rows")
+            what = f"has shape {list(array.shape)}, which has no rows"
+            fail(where(name), what, "store an array with rows")
     num_nodes = _folder_nodes(arrays, folder)
     node, notes = NodePlan(num_nodes=num_nodes), list[Note]()
     for name, array in arrays.items():
@@ -187,7 +190,7 @@ def _folder_nodes(arrays: dict[str, Array], folder: Path) -> int | None:
     if "indptr" in arrays:
         rows["indptr"] = len(arrays["indptr"]) - 1
     if len(set(rows.values())) > 1:
-        each = ", ".join(f"{name}.npy {count}" for name, count in rows.items())
+        each = ", ".join(f"{name}.npy has {count}" for name, count in rows.items())
         fail(folder, f"files have different numbers of nodes: {each}", "make the numbers equal")
     return next(iter(rows.values()), None)
 
@@ -209,12 +212,11 @@ def _folder_edges(arrays: dict[str, Array], folder: Path, num_nodes: int | None)
             return _csr(arrays, str(folder), bound)
 
     else:
-        fail(
-            folder, "holds no edge_index.npy, and no indptr.npy with indices.npy", "add one of them"
-        )
+        what = "has no edges: neither edge_index.npy, nor both indptr.npy and indices.npy"
+        fail(folder, what, "add edge_index.npy, or indptr.npy and indices.npy")
     for name, column in (("edge_time", times), ("edge_weight", weights)):
         if column is not None:
-            same_rows(len(column), total, str(folder / f"{name}.npy"), name)
+            same_rows(len(column), total, str(folder / f"{name}.npy"), "the array")
     return EdgePlan(
         chunks=chunks, num_edges=total, has_time=times is not None, has_weight=weights is not None
     )
@@ -232,13 +234,14 @@ def _csr(arrays: dict[str, Array], where: str, num_nodes: int) -> Iterator[EdgeC
     if not sound:
         fail(
             where,
-            "indptr.npy does not start at 0 and end at the length of indices.npy",
-            "write the matrix again",
+            "indptr.npy does not hold integers from 0 to the length of indices.npy",
+            "write both files again",
         )
     for first in range(0, num_nodes, _ROWS):
         block = np.asarray(indptr[first : first + _ROWS + 1], dtype=np.int64)
         if (np.diff(block) < 0).any() or block[0] < 0 or block[-1] > len(indices):
-            fail(where, f"indptr.npy decreases near row {first}", "write the matrix again")
+            what = f"indptr.npy decreases, or exceeds the length of indices.npy, near row {first}"
+            fail(where, what, "write both files again")
         for row, end, sources in rows_of_entries(first, block):
             destinations = node_ids(np.asarray(indices[row:end]), where, row, num_nodes)
             columns = _inline(slice(row, end), times, weights, Path(where))

@@ -28,8 +28,9 @@ _ATTRIBUTES = ("attr_indptr", "attr_indices", "attr_data", "attr_shape")
 _FEATURES = ("node_features", "features")
 _LABELS = ("node_labels", "target")
 
-_LAYOUTS = """adj_indptr/adj_indices (adj/attr layout), edges + node_features (heterophilous),
-indptr/indices (CSR), X__rel__Y (typed), node_ptr/edge_ptr/edge_index (molecules)"""
+_LAYOUTS = """adj_indptr and adj_indices (adjacency matrix), edges and node_features (heterophilous
+graph), indptr and indices (CSR), SOURCE__RELATION__DESTINATION (typed graph), or node_ptr, edge_ptr
+and edge_index (molecules)"""
 
 
 def plan_npz(path: Path | str) -> GraphPlan:
@@ -49,7 +50,7 @@ def plan_npz(path: Path | str) -> GraphPlan:
     return fail(
         npz.path,
         f"is not an npz file of a known layout (members: {npz.listed})",
-        f"write it in one of: {known}",
+        f"use the members of one layout: {known}",
     )
 
 
@@ -66,7 +67,7 @@ def _two(npz: NpzFile, name: str) -> tuple[int, int]:
     """A member that holds the shape of a matrix."""
     values = npz.small(name)
     if values.shape != (2,) or values.dtype.kind not in "iu" or (values < 0).any():
-        fail(npz.where(name), "is not two whole numbers", "store [rows, columns]")
+        fail(npz.where(name), "does not hold two non-negative integers", "store [rows, columns]")
     return int(values[0]), int(values[1])
 
 
@@ -77,7 +78,8 @@ def _square(npz: NpzFile) -> int:
         if shape != (num_nodes, num_nodes):
             fail(
                 npz.where("adj_shape"),
-                f"says {list(shape)}, but adj_indptr has {num_nodes} rows",
+                f"is {list(shape)}, expected {[num_nodes] * 2}, "
+                f"since adj_indptr has {num_nodes} rows",
                 "store a square matrix, or a typed graph with two node types",
             )
     return num_nodes
@@ -92,7 +94,7 @@ def _plan_matrices(npz: NpzFile) -> GraphPlan:
         if rows != num_nodes:
             fail(
                 npz.where("attr_shape"),
-                f"says {rows} rows, but there are {num_nodes} nodes",
+                f"has {rows} rows, but there are {num_nodes} nodes",
                 "the file is inconsistent; write it again",
             )
         values = "attr_data" if "attr_data" in npz else None
@@ -178,7 +180,9 @@ def _class_names(npz: NpzFile) -> list[str]:
 def unused_members(npz: NpzFile, used: Sequence[str]) -> list[Note]:
     """A note of the members that nothing is made of."""
     rest = [name for name in npz.names if name not in used]
-    return left_out("members-unused", rest, str(npz.path), "the layout has no place for them")
+    return left_out(
+        "members-unused", rest, str(npz.path), "the layout has no members with these names"
+    )
 
 
 def split_tensors(given: Sequence[Array | None], num_nodes: int, where: str) -> list[TensorPlan]:
@@ -195,14 +199,16 @@ def split_tensors(given: Sequence[Array | None], num_nodes: int, where: str) -> 
     masks = [none if mask is None else mask for mask in given]
     if any(mask.ndim not in (1, 2) for mask in masks):
         shapes = [list(mask.shape) for mask in masks]
-        fail(where, f"masks have shapes {shapes}", "store [nodes] or [k, nodes]")
+        what = f"masks have the shapes {shapes}, expected one or two dimensions"
+        fail(where, what, "store one mask, or k masks, of all nodes")
     flat = masks[0].ndim == 1
     stacks = [np.atleast_2d(mask) for mask in masks]
     if any(s.shape != stacks[0].shape for s in stacks) or stacks[0].shape[1] != num_nodes:
         fail(
             where,
-            f"masks have shapes {[list(m.shape) for m in masks]} for {num_nodes} nodes",
-            "the file is inconsistent; write it again",
+            f"masks have the shapes {[list(m.shape) for m in masks]}, expected equal shapes for "
+            f"{num_nodes} nodes",
+            "store masks of equal shapes, of all nodes",
         )
     plans = []
     width = None if flat else int(stacks[0].shape[0])
@@ -260,7 +266,8 @@ def _block_edges(npz: NpzFile, node_ptr: Array, edge_ptr: Array) -> Iterator[Edg
     if npz.shape("edge_index") != (2, int(edge_ptr[-1])):
         fail(
             where,
-            f"has shape {list(npz.shape('edge_index'))}, but edge_ptr ends at {edge_ptr[-1]}",
+            f"has shape {list(npz.shape('edge_index'))}, expected {[2, int(edge_ptr[-1])]}, since "
+            f"edge_ptr ends at {edge_ptr[-1]}",
             "the file is inconsistent; write it again",
         )
     for row, sources, destinations in pair_columns(npz, "edge_index"):

@@ -39,7 +39,7 @@ def pair_columns(
     if len(shape) != 2 or 2 not in shape or stream.dtype.kind not in "iu":
         fail(
             npz.where(member),
-            f"is {stream.dtype} {list(shape)}, expected integers [2, E] or [E, 2]",
+            f"has dtype {stream.dtype} and shape {list(shape)}, expected integers [2, E] or [E, 2]",
             "check the layout of the file",
         )
     by_edge = shape[1] == 2 and (prefer_rows or shape[0] != 2)

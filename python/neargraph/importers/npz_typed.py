@@ -32,8 +32,8 @@ def plan_typed(npz: NpzFile) -> GraphPlan:
             if name not in by_name:
                 fail(
                     npz.where(member),
-                    f"node type {name!r} has no num_nodes_{name}",
-                    "add it to the file",
+                    f"the file has no member num_nodes_{name} for node type {name!r}",
+                    "add this member",
                 )
         edges.append(_edge_type(npz, member, by_name[source], by_name[destination], relation))
     used = {member for member in npz.names if member.count("__") == 2}
@@ -42,7 +42,7 @@ def plan_typed(npz: NpzFile) -> GraphPlan:
         used |= _members(npz, node)
     rest = [name for name in npz.names if name not in used]
     notes = left_out(
-        "members-unused", rest, str(npz.path), "they are text, or belong to no node type"
+        "members-unused", rest, str(npz.path), "members of text, or of no node type, are not read"
     )
     return GraphPlan(str(npz.path), "npz typed", nodes, edges, notes)
 
@@ -57,7 +57,7 @@ def _node_types(npz: NpzFile) -> list[NodePlan]:
             fail(npz.where(member), "is not a node count", "store one non-negative integer")
         nodes.append(NodePlan(member.removeprefix("num_nodes_"), int(count)))
     if not nodes:
-        fail(npz.path, "has no num_nodes_TYPE member", "add one for each node type")
+        fail(npz.path, "has no member num_nodes_TYPE", "add one for each node type")
     for node in nodes:
         _add_columns(npz, node)
     return nodes
@@ -116,7 +116,7 @@ def _edge_type(
     for name in inline:
         where = f"{member}__{name}"
         if npz.shape(where) != (count,) or npz.dtype(where).kind not in "iuf":
-            fail(npz.where(where), "does not have one number for each edge", "store it as [E]")
+            fail(npz.where(where), "does not have one number for each edge", "store numbers [E]")
 
     def chunks() -> Iterator[EdgeChunk]:
         streams = {name: npz.open(f"{member}__{name}") for name in inline}
@@ -156,4 +156,4 @@ def _check_ids(ids: Array, where: str, first: int, count: int) -> None:
     outside = (ids < 0) | (ids >= count)
     if outside.any():
         has = f"edge id {{}}, but there are {count} edges (0 to {count - 1})"
-        fail_row(outside, ids, where, first, has, "edge ids are row numbers; renumber them")
+        fail_row(outside, ids, where, first, has, "number the edges by row, from 0")

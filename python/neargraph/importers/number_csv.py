@@ -102,7 +102,7 @@ class NumberCsv:
     def column(self) -> Array:
         """The only column, whole; ImportFailed where there are more or it is not whole numbers."""
         if self.num_columns != 1 or not self.whole or self.num_missing:
-            fail(self.path, "is not one column of whole numbers", _AGAIN)
+            fail(self.path, "does not have exactly one column of whole numbers", _AGAIN)
         hold(str(self.path), 16 * self.num_rows)
         parts = [part[:, 0] for part in self.rows(1 << 18)]
         return np.concatenate([np.zeros(0, np.int64), *parts])
@@ -113,7 +113,7 @@ class NumberCsv:
         same_rows(self.num_rows, num_rows, where, "the file")
         if self.num_missing:
             todo = "fill them, or drop their rows"
-            fail(where, f"{self.num_missing} whole numbers are missing", todo)
+            fail(where, f"{self.num_missing} values are missing in columns of whole numbers", todo)
         flat = self.num_columns == 1 and name != "x"
         shape = (num_rows,) if flat else (num_rows, self.num_columns)
 

@@ -36,8 +36,8 @@ _NAMES = {"node-feat": "x", "edge-feat": "edge_attr", "species": "node_species"}
 _COUNTS = ("edge", "num-node-list", "num-edge-list")
 _LABELS = ("node-label", "graph-label")
 INVERSE_FACT = (
-    "edges are stored as in the files; for some data sets, ogb adds the inverse of each edge, as "
-    "undirected=True does"
+    "edges are stored as in the files; for some data sets, the package ogb adds the inverse of "
+    "each edge, as undirected=True does"
 )
 
 Pieces = Callable[[], Iterator[Array]]
@@ -100,7 +100,7 @@ def plan_ogb(path: Path | str) -> GraphPlan:
         fail(
             path,
             "is not the folder of an OGB data set",
-            "name the folder that holds raw/ and split/",
+            "give the folder that holds raw/ and split/",
         )
     raw = root / "raw"
     if part_beside(raw / "triplet-type-list.csv"):
@@ -119,7 +119,10 @@ def plan_ogb(path: Path | str) -> GraphPlan:
     else:
         tensors, named = node_splits(root, graphs.num_nodes)
     node.tensors += tensors
-    facts += [f"split_{k} is the split {name!r} of the data set" for k, name in enumerate(named)]
+    facts += [
+        f"the tensor split_{k} is the split {name!r} of the data set"
+        for k, name in enumerate(named)
+    ]
     edge = EdgePlan(
         chunks=lambda: _edges(graphs),
         num_edges=graphs.num_edges,
@@ -149,7 +152,7 @@ def pointers(counts: Array, where: str) -> Array:
     if counts.ndim != 1 or counts.dtype.kind not in "iu" or (counts < 0).any():
         fail(where, "is not a list of counts", _AGAIN)
     if len(counts) == 0 or float(counts.astype(np.float64).sum()) >= 2**62:
-        fail(where, "has no graph, or counts beyond 2^62", _AGAIN)
+        fail(where, "has no graph, or its counts add up to 2^62 or more", _AGAIN)
     return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
 
 
@@ -171,7 +174,7 @@ def edge_table(folder: Path, num_edges: int) -> NumberCsv:
     """The table of edges, two columns of ids."""
     table = need_csv(folder, "edge")
     if table.num_rows and (table.num_columns != 2 or not table.whole or table.num_missing):
-        fail(table.path, "is not two columns of node ids", _AGAIN)
+        fail(table.path, "does not have two columns of node ids", _AGAIN)
     same_rows(table.num_rows, num_edges, str(table.path), "the file")
     return table
 
@@ -198,7 +201,9 @@ def _csv_graphs(raw: Path) -> _Graphs:
             (graphs.edge_tensors if of_edges else graphs.node_tensors).append(tensor)
         else:
             rest.append(f"{name}.csv")
-    graphs.notes += left_out("files-unused", rest, str(raw), "not part of the layout")
+    graphs.notes += left_out(
+        "files-unused", rest, str(raw), "the format has no files with these names"
+    )
     _csv_labels(raw, graphs)
     return graphs
 
@@ -283,7 +288,7 @@ def _text_labels(file: Path, graphs: _Graphs) -> list[TensorPlan]:
     hold(str(file), sum(map(len, texts)) + 100 * len(texts))
     same_rows(len(texts), count, str(file), "the file")
     if len(set(texts)) > min(1 << 16, max(2, count // 2)):
-        why = "labels that are sequences of words are not classes"
+        why = "its labels have too many different values to be classes"
         graphs.notes += left_out("labels-dropped", [file.name], str(file), why)
         return []
     labels = class_tensor("graph_y", lambda: iter([texts]), count, str(file), graphs.notes)
@@ -316,7 +321,7 @@ def _binary_graphs(raw: Path) -> _Graphs:
     )
     if npz.shape("edge_index") != (2, graphs.num_edges):
         shape = list(npz.shape("edge_index"))
-        what = f"has shape {shape}, but num_edges_list says {graphs.num_edges} edges"
+        what = f"has shape {shape}, but num_edges_list adds up to {graphs.num_edges} edges"
         fail(graphs.where, what, _AGAIN)
     better = {"node_feat": "x", "edge_feat": "edge_attr"}
     unknown = [n for n in npz.names if not n.startswith(("node_", "edge_")) and n not in lists]
@@ -324,7 +329,7 @@ def _binary_graphs(raw: Path) -> _Graphs:
         fail(
             npz.path,
             f"has the unknown members {shown(unknown)}",
-            "name them node_NAME or edge_NAME",
+            "rename them to node_NAME or edge_NAME",
         )
     for name in npz.names:
         if name in ("edge_index", *lists):

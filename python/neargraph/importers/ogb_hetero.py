@@ -42,7 +42,7 @@ def plan_ogb_typed(root: Path) -> GraphPlan:
             tensors, named = node_splits(root, node.num_nodes or 0, node.name)
             node.tensors += tensors
             facts += [
-                f"split_{k} of {node.name} is the split {name!r} of the data set"
+                f"the tensor split_{k} of {node.name} is the split {name!r} of the data set"
                 for k, name in enumerate(named)
             ]
     if links:
@@ -66,12 +66,12 @@ def _rows(folder: Path, name: str) -> tuple[Path, list[list[str]]]:
 def _node_types(raw: Path) -> dict[str, NodePlan]:
     file, rows = _rows(raw, "num-node-dict")
     if len(rows) != 2:
-        what = f"has the counts of {max(0, len(rows) - 1)} graphs, expected 1"
+        what = f"lists {max(0, len(rows) - 1)} graphs, expected 1"
         fail(file, what, "import a data set of one graph")
     names, counts = rows
     plain = len(names) == len(counts) == len(set(names)) and all(map(str.isdigit, counts))
     if not plain or any(len(count) > 18 for count in counts):
-        fail(file, "does not have a count for each node type", _AGAIN)
+        fail(file, "does not have one number of nodes for each node type", _AGAIN)
     return {name: NodePlan(name, int(count)) for name, count in zip(names, counts, strict=True)}
 
 
@@ -80,14 +80,14 @@ def _triplets(raw: Path, nodes: dict[str, NodePlan]) -> list[Triple]:
     found = []
     for row in rows:
         if len(row) != 3 or row[0] not in nodes or row[2] not in nodes or tuple(row) in found:
-            what = "does not join two node types of the data set, or is listed twice"
+            what = "does not name two node types of the data set, or is listed twice"
             fail(file, f"{','.join(row)[:80]!r} {what}", _AGAIN)
         # The name becomes the name of a folder.
         if any("/" in part or part in ("", ".", "..") for part in row):
-            fail(file, f"{','.join(row)[:80]!r} is not a valid name", _AGAIN)
+            fail(file, f"{','.join(row)[:80]!r} is not a valid name of a folder", _AGAIN)
         found.append((row[0], row[1], row[2]))
     if not found:
-        fail(file, "names no edge type", _AGAIN)
+        fail(file, "lists no edge types", _AGAIN)
     return found
 
 
@@ -108,7 +108,7 @@ def _edge_type(
         else:
             rest.append(f"{name}.csv")
     edge.has_edge_ids = bool(edge.tensors)
-    notes += left_out("files-unused", rest, str(folder), "not part of the layout")
+    notes += left_out("files-unused", rest, str(folder), "the format has no files with these names")
     return edge
 
 

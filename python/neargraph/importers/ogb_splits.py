@@ -38,8 +38,8 @@ def link_note(root: Path) -> Note:
     """The note of pairs that are not stored."""
     folders = split_folders(root)
     message = (
-        "left out the pairs to predict: they are supervision for a loader; read them with "
-        "neargraph.datasets.link_splits"
+        "left out the pairs of the splits: pairs to predict are not edges of the graph; read them "
+        "with neargraph.datasets.link_splits"
     )
     return Note("link-splits-left-out", len(folders), str(root / "split"), message)
 
@@ -104,7 +104,7 @@ def _parts(folder: Path) -> Iterator[tuple[str, Array, str]]:
         if found is not None:
             ids = contents(found.get(name))
             if not isinstance(ids, np.ndarray) or ids.ndim != 1:
-                fail(packed, f"holds no list of ids {name!r}", _AGAIN)
+                fail(packed, f"holds no list of ids for {name!r}", _AGAIN)
             yield name, ids, str(packed)
             continue
         file = need_file(part_beside(folder / f"{name}.csv") or folder / f"{name}.csv.gz")
@@ -121,7 +121,7 @@ def ogb_links(root: Path, split: str | None) -> dict[str, dict[str, Any]]:
             return {}
         names = ", ".join(f.name for f in split_folders(root))
         what = "has several splits" if split is None else f"has no link split {split!r}"
-        fail(root / "split", what, f"name one of them with split=: {names}")
+        fail(root / "split", what, f"choose a split with split=: {names}")
     found = {}
     for name in PARTS:
         file = folders[0] / f"{name}.pt"
@@ -132,6 +132,10 @@ def ogb_links(root: Path, split: str | None) -> dict[str, dict[str, Any]]:
         for key, value in arrays.items():
             texts = isinstance(value, list) and all(isinstance(one, str) for one in value)
             if isinstance(value, BrainFloats) or not (isinstance(value, np.ndarray) or texts):
-                fail(file, f"{str(key)[:40]!r} is not an array or a list of text", _AGAIN)
+                fail(
+                    file,
+                    f"the entry {str(key)[:40]!r} is neither an array nor a list of strings",
+                    _AGAIN,
+                )
         found[name] = arrays
     return found

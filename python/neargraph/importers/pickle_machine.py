@@ -62,7 +62,7 @@ class Machine:
         """Does one instruction."""
         known = _INSTRUCTIONS.get(name) or self.dialect.more.get(name)
         if known is None:
-            raise BadPickle(f"it has the instruction {name}, which this reader does not know")
+            raise BadPickle(f"the pickle has the instruction {name}, which is not supported")
         known(self, arg)
 
     def push(self, value: Any) -> None:
@@ -80,7 +80,7 @@ class Machine:
     def pop(self) -> Any:
         """The last value, which must lie above the last mark."""
         if len(self.stack) <= (self.marks[-1] if self.marks else 0):
-            raise BadPickle("it takes a value from an empty stack")
+            raise BadPickle("the pickle takes a value from an empty stack")
         return self.stack.pop()
 
     def since_mark(self) -> list[Any]:
@@ -93,7 +93,7 @@ class Machine:
     def last(self, kind: type) -> Any:
         """The last value, a list or a dictionary that grows."""
         if type(self.stack[-1]) is not kind:
-            raise BadPickle(f"it adds to something that is not a {kind.__name__}")
+            raise BadPickle(f"the pickle adds to something that is not a {kind.__name__}")
         return self.stack[-1]
 
     def pops(self, count: int) -> list[Any]:
@@ -105,14 +105,14 @@ class Machine:
         found = self.dialect.names(arg)
         if found is None:
             shown = arg.replace(" ", ".", 1)[:80]
-            raise BadPickle(f"it asks for {shown}, which is never loaded here")
+            raise BadPickle(f"the pickle refers to {shown}, which an import never loads")
         self.push(found)
 
     def stack_name(self) -> None:
         """Pushes what stands for the name that lies on the stack as module and name."""
         module, name = self.pops(2)
         if type(name) is not str or type(module) is not str:
-            raise BadPickle("it asks for a name that is not text")
+            raise BadPickle("the pickle refers to a class by a name that is not a string")
         self.name(f"{module} {name}")
 
     def call(self) -> None:
@@ -125,7 +125,7 @@ class Machine:
         # Several arrays could share one string, and take many times the size of the file.
         self.bytes_left -= self.dialect.build(record, state)
         if self.bytes_left < 0:
-            raise BadPickle("its arrays have more bytes than the file")
+            raise BadPickle("the arrays of the pickle have more bytes than the file")
 
     def persist(self) -> None:
         """Replaces a persistent id by what it stands for."""

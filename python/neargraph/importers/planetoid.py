@@ -44,8 +44,9 @@ def plan_planetoid(path: Path | str) -> GraphPlan:
     name = planetoid_name(given)
     if name is None:
         sets = sorted(f.name for f in given.glob("ind.*.graph")) if given.is_dir() else []
-        known = shown(sets) or "a file like ind.cora.graph"
-        fail(given, "does not hold exactly one Planetoid set", f"give one of its files: {known}")
+        known = shown(sets) or "for example ind.cora.graph"
+        what = "does not hold exactly one Planetoid data set"
+        fail(given, what, f"give a file of one data set: {known}")
     folder = given if given.is_dir() else given.parent
     parts = {p: folder / f"ind.{name}.{p}" for p in ("x", "tx", "allx", "y", "ty", "ally", "graph")}
     for file in parts.values():
@@ -82,7 +83,7 @@ def plan_planetoid(path: Path | str) -> GraphPlan:
     notes = list[Note]()
     gaps = num_nodes - len(labels) - len(test)
     if gaps > 0:
-        message = f"{gaps} nodes have no row, so they get zeros, label 0 and no split"
+        message = f"{gaps} nodes have no features, so they get rows of zeros, label 0 and no split"
         notes.append(Note("rows-filled", gaps, origin, message))
     if given.is_dir():
         notes += unused_files(given, [*parts.values(), folder / f"ind.{name}.test.index"])
@@ -97,7 +98,7 @@ def _test_index(file: Path) -> Array:
         fail(file, f"is not a list of node ids ({error})", "download the data set again")
     node_ids(ids, str(file), 0)
     if len(ids) == 0 or len(np.unique(ids)) < len(ids):
-        fail(file, "lists no node, or one node twice", "download the data set again")
+        fail(file, "lists no node at all, or lists a node twice", "download the data set again")
     return ids
 
 
@@ -157,15 +158,15 @@ def _check(
     if len(labels) != allx.shape[0]:
         fail(
             parts["ally"],
-            f"has {len(labels)} labels for {allx.shape[0]} rows of allx",
-            "use files of one data set",
+            f"has {len(labels)} labels, but {parts['allx'].name} has {allx.shape[0]} rows",
+            "use files of the same data set",
         )
     if not len(test_labels) == tx.shape[0] == len(test) or tx.shape[1] != allx.shape[1]:
         fail(
             parts["tx"],
-            f"has shape {list(tx.shape)}, which does not fit {len(test)} test nodes, "
-            f"{len(test_labels)} labels and {allx.shape[1]} columns",
-            "use files of one data set",
+            f"has shape {list(tx.shape)}, but the data set has {len(test)} test nodes with "
+            f"{len(test_labels)} labels, and rows of {allx.shape[1]} features",
+            "use files of the same data set",
         )
 
 

@@ -71,7 +71,7 @@ def _plan_homogeneous(data: Any) -> GraphPlan:
         elif data.is_node_attr(key):
             node.tensors.append(_tensor(value, key, f"data.{key}", num_nodes))
         else:
-            why = f"shape {list(value.shape)} is neither [num_nodes, ...] nor [num_edges, ...]"
+            why = f"its shape {list(value.shape)} is neither [num_nodes, ...] nor [num_edges, ...]"
             notes += left_out("attributes-dropped", [key], f"data.{key}", why)
     node.tensors.extend(_masks(masks, num_nodes, "data", notes))
     if not node.tensors and "num_nodes" not in data:
@@ -95,7 +95,7 @@ def _plan_hetero(data: Any) -> GraphPlan:
             elif value.dim() > 0 and value.size(0) == counts[name]:
                 node.tensors.append(_tensor(value, key, f"{where}.{key}", counts[name]))
             else:
-                why = f"shape {list(value.shape)} is not [num_nodes, ...]"
+                why = f"its shape {list(value.shape)} is not [num_nodes, ...]"
                 notes += left_out("attributes-dropped", [key], f"{where}.{key}", why)
         node.tensors.extend(_masks(masks, counts[name], where, notes))
         nodes.append(node)
@@ -103,7 +103,8 @@ def _plan_hetero(data: Any) -> GraphPlan:
         store, where = data[names], f"data[{names!r}]"
         for end in (names[0], names[2]):
             if end not in counts:
-                fail(where, f"node type {end!r} does not exist", "add its num_nodes or features")
+                what = f"the edge type names the node type {end!r}, which does not exist"
+                fail(where, what, f"set data[{end!r}].num_nodes, or add features of this node type")
         edge = _edge_plan(names, store, counts[names[0]], counts[names[2]], where)
         inline = _inline(store)
         notes += time_notes(inline.get("times"), edge.num_edges, where)
@@ -112,14 +113,14 @@ def _plan_hetero(data: Any) -> GraphPlan:
             edge.tensors.append(_tensor(value, key, f"{where}.{key}", edge.num_edges))
         edges.append(edge)
     if not edges:
-        fail("data", "has no edge types", "add an edge_index")
+        fail("data", "has no edge types", "add an edge type with an edge_index")
     return GraphPlan("data", "PyG HeteroData", nodes, edges, notes)
 
 
 def _num_nodes(store: Any, where: str) -> int:
     count = store.num_nodes
     if count is None:
-        fail(where, "num_nodes is unknown", f"set {where}.num_nodes")
+        fail(where, "the number of nodes is unknown", f"set {where}.num_nodes")
     return int(count)
 
 
@@ -128,12 +129,12 @@ def _edge_index(store: Any, where: str) -> Any:
     if index is None:
         has_other = store.get("adj_t") is not None
         what = "has adj_t, not edge_index" if has_other else "has no edge_index"
-        fail(where, what, "store edges as edge_index, [2, num_edges]")
+        fail(where, what, "store edges as edge_index, int64 [2, E]")
     if index.dim() != 2 or index.size(0) != 2 or index.dtype not in (torch.int64, torch.int32):
         fail(
             f"{where}.edge_index",
-            f"is {index.dtype} {list(index.shape)}",
-            "store edges as int64 [2, num_edges]",
+            f"has dtype {index.dtype} and shape {list(index.shape)}",
+            "store edges as int64 [2, E]",
         )
     return index
 
@@ -147,11 +148,12 @@ def _tensors_of(
         if key in known:
             continue
         if key in _SUPERVISION:
-            why = "it is the supervision of a link split; pass it to the loader"
+            why = "it supervises link prediction and is not stored; give it to the loader"
         elif not isinstance(value, torch.Tensor):
-            why = f"a {type(value).__name__} is not a tensor"
+            why = f"its type is {type(value).__name__}, but only tensors are stored"
         elif value.layout != torch.strided and not _is_sparse_x(key, value):
-            fail(where, "is a sparse tensor", "call .to_dense() on it first")
+            what = "is a sparse tensor, which is supported only for a float x in COO or CSR layout"
+            fail(where, what, "call .to_dense() on the tensor first")
         else:
             yield key, value
             continue
@@ -222,7 +224,7 @@ def _tensor(value: Any, name: str, where: str, num_rows: int | None) -> TensorPl
         fail(
             where,
             f"has shape {list(value.shape)}, expected {num_rows} rows",
-            "give it one row for each node or edge",
+            "give the tensor one row for each node or edge",
         )
     if value.layout != torch.strided:
         return _sparse_tensor(value, name)
@@ -237,7 +239,8 @@ def _tensor(value: Any, name: str, where: str, num_rows: int | None) -> TensorPl
         try:
             dtype, wide = store_dtype(empty.numpy().dtype, where)
         except TypeError:
-            fail(where, f"dtype {value.dtype} cannot be stored", "convert it, e.g. to float32")
+            what = f"has dtype {value.dtype}, which cannot be stored"
+            fail(where, what, "convert the tensor, e.g. to float32")
 
     def chunks() -> Iterator[Array]:
         for span in spans(value.size(0), step):
@@ -273,7 +276,7 @@ def _masks(
         if mask.dtype != torch.bool or mask.dim() not in (1, 2) or mask.size(0) != num_nodes:
             fail(
                 f"{where}.{key}",
-                f"is {mask.dtype} {list(mask.shape)}",
+                f"has dtype {mask.dtype} and shape {list(mask.shape)}",
                 f"store masks as bool [{num_nodes}] or [{num_nodes}, k]",
             )
     width = max((int(m.size(1)) for m in masks.values() if m.dim() == 2), default=0)
@@ -284,7 +287,7 @@ def _masks(
     if any(mask.size(1) != max(1, width) for mask in columns.values()):
         fail(
             where,
-            f"masks have {[m.size(1) for m in columns.values()]} columns",
+            f"masks have different numbers of columns: {[m.size(1) for m in columns.values()]}",
             "give every mask the same number of columns",
         )
     present = list(columns.values())

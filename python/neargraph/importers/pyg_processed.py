@@ -63,7 +63,8 @@ def plan_processed(path: Path | str) -> GraphPlan:
         found = (found, None)
     # Some data sets, such as TUDataset, put sizes of their own before the class.
     if not isinstance(found, tuple) or len(found) not in (2, 3, 4):
-        fail(file, "is not what InMemoryDataset saves", "save it with InMemoryDataset.save")
+        what = "is not a file that InMemoryDataset.save has written"
+        fail(file, what, "save the data set with InMemoryDataset.save")
     held, slices = found[0], found[1]
     name = found[-1].name if isinstance(found[-1], TorchClass) else ""
     if isinstance(held, TorchObject):
@@ -72,7 +73,8 @@ def plan_processed(path: Path | str) -> GraphPlan:
     attributes = _attributes(held, str(file))
     if _num_graphs(slices, str(file)) is not None:
         if kind != "Data":
-            fail(file, f"holds several graphs of class {kind}", "only those of Data are read")
+            what = f"holds several graphs of class {kind}, expected several of class Data"
+            fail(file, what, "save each graph in a file of its own")
         return _plan_many(file, attributes, slices)
     return _plan_one(file, attributes, kind)
 
@@ -96,7 +98,7 @@ def _attributes(held: Any, where: str) -> Attributes:
             if value is not None and (key == "__num_nodes__" or not str(key).startswith("_"))
         }
     if not isinstance(held, dict):
-        fail(where, "holds no attributes", _AGAIN)
+        fail(where, "holds a graph without attributes", _AGAIN)
     return {
         key: {k: contents(v) for k, v in value.items()}
         if isinstance(value, dict)
@@ -146,7 +148,8 @@ def _plan_one(file: Path, attributes: Attributes, kind: str) -> GraphPlan:
         attributes.pop("_num_nodes", None)
         data = Data.from_dict(_tensors(attributes, mapped))
     else:
-        fail(file, f"holds a graph of class {kind}", "only Data and HeteroData are read")
+        what = f"holds a graph of class {kind}, expected Data or HeteroData"
+        fail(file, what, "convert the graph, and save it again")
     plan = plan_pyg(data)
     owners: list[NodePlan | EdgePlan] = [*plan.nodes, *plan.edges]
     for owner in owners:
@@ -192,7 +195,7 @@ class _Many:
         self.slices = {key: self._pointers(key, value) for key, value in slices.items()}
         index = attributes.get("edge_index")
         if not isinstance(index, np.ndarray) or index.ndim != 2 or len(index) != 2:
-            fail(file, "has no edge_index of [2, num_edges]", _AGAIN)
+            fail(file, "has no edge_index of shape [2, E]", _AGAIN)
         self.index = index
         self.edge_ptr = self.of("edge_index", index.shape[1])
         self.node_ptr = self._node_ptr()
@@ -227,13 +230,15 @@ class _Many:
         if isinstance(counts, list | np.ndarray) and len(counts) == len(self.edge_ptr) - 1:
             array = np.asarray(counts)
             if array.dtype.kind not in "iu" or (array.size and int(array.min()) < 0):
-                fail(f"{self.file} [num_nodes]", "is not a list of counts", _AGAIN)
+                what = "the numbers of nodes of the graphs are not non-negative integers"
+                fail(self.file, what, _AGAIN)
             return np.concatenate([[0], np.cumsum(array, dtype=np.int64)])
         for key in _OF_NODES:
             rows = _rows(self.attributes.get(key))
             if rows is not None:
                 return self.of(key, rows)
-        return fail(self.file, "does not say how many nodes the graphs have", "set num_nodes")
+        what = "does not say how many nodes the graphs have"
+        return fail(self.file, what, "set data.num_nodes of each graph, and save the graphs again")
 
 
 def _rows(value: Any) -> int | None:
@@ -259,12 +264,12 @@ def _plan_many(file: Path, attributes: Attributes, slices: Attributes) -> GraphP
             notes += left_out("attributes-dropped", [key], where, why)
             continue
         if rows is None:
-            why = f"a {type(value).__name__} is not a tensor with rows"
+            why = f"its type is {type(value).__name__}, but only tensors with rows are stored"
             notes += left_out("attributes-dropped", [key], where, why)
             continue
         pointers = many.of(key, rows)
         if key in _MASKS and value.dtype == bool and np.array_equal(pointers, many.node_ptr):
-            masks[key] = value
+            masks[key] = value.T  # [k, N] if there are several
         elif key == "edge_weight" and _is_column(many, (key, value, pointers), np.float32):
             inline["weights"], edge.has_weight = value, True
         elif key == time and _is_column(many, (key, value, pointers), np.integer):
@@ -306,7 +311,7 @@ def _add_attribute(
     elif of_edges:
         edge.tensors.append(any_tensor(value, key, where, edge.num_edges or 0))
     else:
-        why = "it has neither a row for each node or edge, nor one for each graph"
+        why = "its rows are not one for each node, each edge or each graph"
         notes += left_out("attributes-dropped", [key], where, why)
 
 

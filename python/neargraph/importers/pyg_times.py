@@ -21,7 +21,7 @@ def time_notes(name: str | None, num_edges: int | None, where: str) -> list[Note
     if name != _PYG_TIME:
         return []
     message = (
-        "time is stored as the time of the edges, not as an edge tensor; batches call it "
-        "edge_time, and with time_attr='time' also time"
+        "the attribute 'time' is stored as the time of the edges, not as an edge tensor; batches "
+        "have it as edge_time, and loaders with time_attr='time' also as time"
     )
     return [Note("time-of-edges", num_edges or 0, where, message)]

@@ -173,12 +173,14 @@ def apply_options(plan: GraphPlan, options: ImportOptions) -> None:
     """Makes a plan one with these options; to do it again changes nothing."""
     if options.num_nodes is not None:
         if len(plan.nodes) != 1:
-            fail(plan.origin, "has several node types", remedy("LeaveOut", option="num_nodes"))
+            what = "has several node types, but num_nodes= applies to one node type"
+            fail(plan.origin, what, remedy("LeaveOut", option="num_nodes"))
         known = plan.nodes[0].num_nodes
         if known is not None and known > options.num_nodes:
-            fail(plan.origin, f"has {known} nodes", remedy("RaiseNumNodes", least=known))
+            what = f"has {known} nodes, more than num_nodes={options.num_nodes}"
+            fail(plan.origin, what, remedy("RaiseNumNodes", least=known))
         if known is not None and plan.nodes[0].tensors and known != options.num_nodes:
-            what = f"has {known} rows of node data"
+            what = f"has node tensors of {known} rows, but num_nodes={options.num_nodes} is given"
             fail(plan.origin, what, remedy("LeaveOut", option="num_nodes"))
         plan.nodes[0].num_nodes = options.num_nodes
     if options.relabel:
@@ -192,10 +194,10 @@ def apply_options(plan: GraphPlan, options: ImportOptions) -> None:
 def _relabel(plan: GraphPlan) -> None:
     for node in plan.nodes:
         if node.strings:
-            what = f"nodes of type {node.name!r} already have names"
+            what = f"nodes of type {node.name!r} have string ids, so relabel=True is not possible"
             fail(plan.origin, what, remedy("LeaveOut", option="relabel"))
         if node.num_nodes is not None or node.tensors:
-            what = f"the input itself numbers the nodes of type {node.name!r}"
+            what = f"the input already numbers the nodes of type {node.name!r} from 0"
             fail(plan.origin, what, remedy("LeaveOut", option="relabel"))
         node.relabel = True
 
@@ -296,7 +298,7 @@ class _Run:
         report["notes"] = with_remedies(report["notes"], plan.notes)
         if "leftover" in report:
             warnings.warn(
-                "the store was imported, but the store that it replaced could not be removed: "
+                "the import succeeded, but the replaced store could not be removed: "
                 f"{report['leftover']}",
                 RuntimeWarning,
                 stacklevel=2,
@@ -375,7 +377,9 @@ class _Run:
             handle = importer.begin_narrow_tensor(kind, number, name, tensor.stored, shape)
         if tensor.narrowed_from is not None:
             stored = tensor.stored or tensor.dtype
-            message = f"rows are {tensor.narrowed_from} in the input and stored as {stored}"
+            message = (
+                f"rows have dtype {tensor.narrowed_from} in the input and are stored as {stored}"
+            )
             note = Note("narrowed", tensor.num_rows or 0, where, message, tensor.stored is not None)
             self._plan.notes.append(note)
         if _is_scaled(tensor):
@@ -471,7 +475,7 @@ def split_owner(plan: GraphPlan, wanted: str | None) -> NodePlan:
     """
     owner = _split_owner(plan, wanted)
     if any(tensor.name.startswith("split_") for tensor in owner.tensors):
-        what = f"node type {owner.name!r} already has splits of its own"
+        what = f"node type {owner.name!r} already has splits in the input"
         fail(plan.origin, what, remedy("LeaveOut", option="split_sizes"))
     return owner
 
@@ -482,7 +486,7 @@ def _split_owner(plan: GraphPlan, wanted: str | None) -> NodePlan:
             return plan.node(wanted)
         except KeyError:
             known = ", ".join(node.name for node in plan.nodes)
-            fail(plan.origin, f"has no node type {wanted!r}", f"use one of {known}")
+            fail(plan.origin, f"has no node type {wanted!r}", f"use one of the node types {known}")
     labelled = [n for n in plan.nodes if any(t.name == "y" for t in n.tensors)]
     candidates = labelled or plan.nodes
     if len(candidates) != 1:

@@ -75,15 +75,15 @@ def call_numpy(called: Any, given: Any) -> Any:
     Raises `BadPickle` for a call of something that is not a name, and for other dtypes.
     """
     if not isinstance(called, Name) or type(given) is not tuple:
-        raise BadPickle("it calls something that is not a name")
+        raise BadPickle("the pickle calls something that is not a class or function")
     if called.name == "_reconstruct" and len(given) == 3:
         if is_name(given[0], "ndarray") and given[1] == (0,) and given[2] in ("b", b"b"):
             return ArrayRecord()
     elif called.name == "dtype" and 1 <= len(given) <= 3:
         code, flags = _text(given[0]), given[1:]
         if type(code) is not str or code not in _DTYPES:
-            shown = repr(code[:40]) if type(code) is str else "(not text)"
-            raise BadPickle(f"dtype {shown} is not one of {', '.join(_DTYPES)}")
+            shown = repr(code[:40]) if type(code) is str else "(not a string)"
+            raise BadPickle(f"an array has dtype {shown}, expected one of {', '.join(_DTYPES)}")
         if all(type(flag) in (bool, int) for flag in flags):
             return DtypeRecord(code)
     return None
@@ -98,7 +98,7 @@ def _call(called: Any, given: Any) -> Any:
         return _CsrRecord()
     if called.name == "defaultdict" and len(given) == 1 and is_name(given[0], "list"):
         return {}
-    raise BadPickle(f"it calls {called.name} in another way than Planetoid files do")
+    raise BadPickle(f"the pickle calls {called.name} with other arguments than Planetoid files do")
 
 
 def is_name(value: Any, name: str) -> bool:
@@ -130,14 +130,14 @@ def _build(record: Any, state: Any) -> int:
     if isinstance(record, _CsrRecord) and record.parts is None and type(state) is dict:
         record.parts = _csr(state)
         return 0
-    raise BadPickle("it gives an object a state that Planetoid files do not have")
+    raise BadPickle("the pickle gives an object a state that Planetoid files do not have")
 
 
 def _array(version: Any, shape: Any, dtype: Any, fortran: Any, raw: Any) -> Array:
     if version != 1 or type(shape) is not tuple or len(shape) > 2:
         raise BadPickle("an array has an unknown version, or more than two dimensions")
     if not all(type(n) is int and 0 <= n < _DIMENSION_MAX for n in shape):
-        raise BadPickle("an array has an impossible shape")
+        raise BadPickle("the shape of an array is not made of integers from 0 to 2^40 - 1")
     if not isinstance(dtype, DtypeRecord) or type(fortran) not in (bool, int):
         raise BadPickle("an array has no dtype")
     if type(raw) is str:
@@ -154,16 +154,16 @@ def _array(version: Any, shape: Any, dtype: Any, fortran: Any, raw: Any) -> Arra
 def _csr(state: dict[Any, Any]) -> CsrParts:
     shape = state.get("_shape")
     if type(shape) is not tuple or len(shape) != 2:
-        raise BadPickle("the shape of a matrix does not have two dimensions")
+        raise BadPickle("the shape of a sparse matrix does not have two dimensions")
     if not all(type(n) is int and 0 <= n < _DIMENSION_MAX for n in shape):
-        raise BadPickle("a matrix has an impossible shape")
+        raise BadPickle("the shape of a sparse matrix is not made of integers from 0 to 2^40 - 1")
     data, indices, indptr = (_column(state.get(key)) for key in ("data", "indices", "indptr"))
     return CsrParts(data, indices, indptr, shape)
 
 
 def _column(part: Any) -> Array:
     if not isinstance(part, ArrayRecord) or part.array is None or part.array.ndim != 1:
-        raise BadPickle("a matrix is not made of three arrays of one dimension")
+        raise BadPickle("a sparse matrix does not consist of three one-dimensional arrays")
     return part.array
 
 
@@ -176,7 +176,7 @@ def plain_key(value: Any) -> Any:
     # Anything else could be nested deep enough to overflow the stack of whoever hashes it.
     if type(value) in (int, str, bytes):
         return _text(value)
-    raise BadPickle("a dictionary has a key that is neither a number nor text")
+    raise BadPickle("a dictionary has a key that is neither an integer nor a string")
 
 
 _DIALECT = Dialect(
@@ -195,7 +195,7 @@ def load_plain_pickle(path: Path | str) -> Any:
     file = need_file(path)
     size = file.stat().st_size
     if size > _MAX_BYTES:
-        fail(file, "is larger than any Planetoid file", "check the path")
+        fail(file, "is larger than 1 GiB, the limit for Planetoid files", "check the path")
     # The file, its strings, and the arrays that are copied out of them.
     hold(str(file), 4 * size)
     try:

@@ -90,7 +90,7 @@ def spool_stream(stream: Any, folder: Path, shown: str, encoding: str | None) ->
 def _bytes(piece: Any, shown: str) -> bytes:
     if not isinstance(piece, bytes | bytearray):
         kind = type(piece).__name__
-        fail(shown, f"is a stream of {kind}, not of bytes", "open it in binary mode")
+        fail(shown, f"is a stream of {kind}, not of bytes", "open the stream in binary mode")
     return bytes(piece)
 
 
@@ -100,7 +100,7 @@ def as_utf8(path: Path, encoding: str, spool: Spool, shown: str) -> Spool:
         with open_plain(path) as stream:
             return spool.write(text.encode() for text in decoded(stream, encoding, shown))
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        return fail(shown, f"is damaged or truncated ({error})", "copy it again")
+        return fail(shown, f"is damaged or truncated ({error})", "copy the input again")
 
 
 def open_plain(path: Path) -> BufferedIOBase:

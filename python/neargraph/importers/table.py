@@ -38,7 +38,11 @@ def plan_edge_table(
     named = hints.strings or edges.has_text_ends()
     edge = edges.plan((None, None), named, notes)
     nodes = [NodePlan(name, strings=named) for name in dict.fromkeys(names[::2])]
-    facts = [f"{len(table.parts)} files, in the order given"] if len(table.parts) > 1 else []
+    facts = (
+        [f"edges are read from {len(table.parts)} files, in the order given"]
+        if len(table.parts) > 1
+        else []
+    )
     return GraphPlan(table.shown, "table", nodes, [edge], notes, facts)
 
 
@@ -78,12 +82,12 @@ class EdgeTable:
             is_place = value.isdigit() and int(value) < len(names)
             name = names[int(value)] if is_place else columns.get(value.lower())
             if name is None:
-                what = f"has no column {value!r} for {key}"
-                fail(self.table.shown, what, f"name one of its columns: {', '.join(names[:20])}")
+                what = f"has no column {value!r} for {key}="
+                fail(self.table.shown, what, f"use one of its columns: {', '.join(names[:20])}")
             found[key] = name
         for key in ("src", "dst"):
             if key not in found:
-                what = f"has no column for {key} (columns: {', '.join(names[:20])})"
+                what = f"has no column with a name like {key!r} (columns: {', '.join(names[:20])})"
                 fail(self.table.shown, what, remedy("NameEnds"))
         return found
 
@@ -104,8 +108,8 @@ class EdgeTable:
         """The edges; with ``named`` their ends are names, integers as decimal text."""
         columns = self.columns
         if named and "edge_id" in columns:
-            what = "edges between nodes with string ids are numbered by row"
-            fail(self.table.where(columns["edge_id"]), what, "drop the column")
+            what = "edge ids are not supported between nodes with string ids"
+            fail(self.table.where(columns["edge_id"]), what, "drop the column of edge ids")
         rest = [name for name in self.table.schema.names if name not in columns.values()]
         tensors = column_tensors(self.table, {name: name for name in rest}, notes)
         return EdgePlan(
@@ -154,5 +158,5 @@ def _edge_ids(values: Array | None, where: str, first: int, num_edges: int) -> A
     outside = (values < 0) | (values >= num_edges)
     if outside.any():
         has = f"edge id {{}}, but there are {num_edges} edges (0 to {num_edges - 1})"
-        fail_row(outside, values, where, first, has, "edge ids are row numbers; renumber them")
+        fail_row(outside, values, where, first, has, "number the edges by row, from 0")
     return values.astype(np.int64)

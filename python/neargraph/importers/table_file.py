@@ -40,7 +40,7 @@ _CSV_BYTES = 40 << 20
 _PARQUET_BYTES = 24 << 20
 _PARQUET_COLUMN_BYTES = _BUFFER_BYTES + (256 << 10)
 _READER_BYTES = {"csv": _CSV_BYTES, "parquet": _PARQUET_BYTES, "arrow": 0}
-_DAMAGED = "is damaged or has another format"
+_DAMAGED = "is damaged, or has another format than its name says"
 
 TableSource = Path | str | Sequence[Path | str]
 """A file, a folder of part files, a pattern such as "part-*.parquet", or several of them."""
@@ -88,7 +88,7 @@ class Table:
             schema = _common_schema(table, part, schema)
             table = replace(table, parts=(*table.parts, part), schema=schema)
         if table is None:
-            fail(listed(sources), "holds no rows and no header", "check the path")
+            fail(listed(sources), "is empty: it has no header and no rows", "check the path")
         return table
 
     @property
@@ -201,8 +201,8 @@ class Table:
         if self.is_text(name) and len(names):
             longest = pc.max(pc.binary_length(names)).as_py() or 0
             if longest > _NAME_BYTES_MAX:
-                what = f"a name has {longest} bytes, expected at most {_NAME_BYTES_MAX}"
-                fail(self.where(name), what, "shorten it")
+                what = f"a string has {longest} bytes, expected at most {_NAME_BYTES_MAX}"
+                fail(self.where(name), what, "shorten the string")
         return column.dictionary_decode() if packed else column
 
     def numbers(self, column: Any, name: str, first: int, missing: int | None = None) -> Array:
@@ -232,7 +232,7 @@ class Table:
             self._null(column, name, first)
         kind = column.type
         if not (pa.types.is_integer(kind) or self.is_text(name)):
-            fail(self.where(name), f"node ids have type {kind}", "use text or integers")
+            fail(self.where(name), f"node ids have type {kind}", "use strings or integers")
         known: list[str] = column.cast(pa.string()).to_pylist()
         return known
 
@@ -252,7 +252,9 @@ def table_inputs(source: TableSource, encoding: str | None = None) -> list[Input
         for file in (part_files(path) if path.is_dir() else [path])
     ]
     if not files:
-        fail("tables", "a table has no file", "name a file, a folder or a pattern")
+        fail(
+            "tables", "the list of files of a table is empty", "give a file, a folder or a pattern"
+        )
     return [Input.of(file, encoding) for file in files]
 
 
@@ -262,7 +264,7 @@ def part_files(folder: Path) -> list[Path]:
     others = [file for file in files if not is_table(file)]
     if others or not files:
         what = f"holds {others[0].name}, which is not a table" if others else "holds no table"
-        fail(folder, what, "keep only CSV, Parquet or Arrow files in the folder")
+        fail(folder, what, "give a folder that holds only CSV, Parquet or Arrow files")
     return files
 
 
@@ -308,7 +310,11 @@ def _kind_of(source: Input) -> str:
         return "parquet" if head.startswith(TABLE_MAGIC[0]) else "arrow"
     if name:
         known = ", ".join((*CSV_ENDINGS, *TABLE_ENDINGS))
-        fail(source.shown, "its name is not that of a table", f"rename it to end in one of {known}")
+        fail(
+            source.shown,
+            "its name is not that of a table",
+            f"rename it to end in one of {known}",
+        )
     return "csv"
 
 

@@ -58,11 +58,17 @@ class Tables:
             for name in getattr(self, what):
                 if name not in self.nodes:
                     known = ", ".join(self.nodes) or "none"
-                    raise ValueError(f"node type {name!r} has no table (node tables: {known})")
+                    raise ValueError(
+                        f"node type {name!r} has no table to read its {what} from (node types with "
+                        f"a table: {known})"
+                    )
         for triple in self.columns:
             if triple not in self.edges:
                 known = "; ".join(",".join(one) for one in self.edges)
-                raise ValueError(f"edge type {triple!r} has no table (edge tables: {known})")
+                raise ValueError(
+                    f"columns= names the edge type {triple!r}, which has no table (edge types with "
+                    f"a table: {known})"
+                )
 
     def columns_of(self, name: str) -> NodeColumns:
         """What is made of the columns of a node table."""
@@ -78,7 +84,7 @@ def plan_tables(
     hints = hints or TextHints()
     delimiter = table_delimiter(hints)
     if hints.bipartite is not None:
-        what = "edge tables name their node types"
+        what = "edge tables already name their node types"
         fail(origin, what, remedy("LeaveOut", option="bipartite"))
 
     edge_files = {key: table_inputs(one, hints.encoding) for key, one in tables.edges.items()}
@@ -160,12 +166,12 @@ def _tables_of(folder: Path) -> tuple[Tables, list[Path]]:
         else:
             parts = tuple(typed.split("__")) if typed else HOMOGENEOUS_EDGE
             if len(parts) != 3:
-                todo = "name it edges_SOURCE__RELATION__DESTINATION"
+                todo = "rename it to edges_SOURCE__RELATION__DESTINATION"
                 fail(entry, "the name of the file does not contain the edge type", todo)
             known = edges.setdefault((parts[0], parts[1], parts[2]), entry)
         if known != entry:
-            fail(entry, f"holds the same type as {known.name}", "remove one of them")
+            fail(entry, f"holds the same node or edge type as {known.name}", "remove one of them")
     if not edges:
-        todo = "name one edges.parquet or edges_SOURCE__RELATION__DESTINATION.parquet"
-        fail(folder, "holds node tables and no edge table", todo)
+        todo = "add edges.parquet or edges_SOURCE__RELATION__DESTINATION.parquet"
+        fail(folder, "holds node tables, but no edge table", todo)
     return Tables(edges, nodes), entries

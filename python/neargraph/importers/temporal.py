@@ -54,7 +54,7 @@ def plan_temporal(path: Path | str) -> GraphPlan:
         # The labels, and the ids in order.
         hold(where, 8 * node.num_nodes + 16 * len(ids))
         if len(np.unique(ids)) != len(ids):
-            fail(where, "a node has two labels", "give each node one")
+            fail(where, "a node has two labels", "give each node one label")
         notes.extend(missing_labels(node.num_nodes - len(ids), where))
         labels = np.full(node.num_nodes, -1, dtype=np.int64)
         labels[ids] = table[:, 1]
@@ -65,7 +65,7 @@ def plan_temporal(path: Path | str) -> GraphPlan:
             yield EdgeChunk(left, right, times=np.rint(times * scale).astype(np.int64))
 
     if fractions:
-        message = "times are fractions, so they are rounded to millionths and stored as i64"
+        message = "times are fractions, so they are stored as whole numbers of millionths"
         notes.append(Note("times-scaled", edges, str(file), message))
     edge = EdgePlan(chunks=chunks, num_edges=edges, has_time=True)
     return GraphPlan(str(file), "temporal", [node], [edge], notes)

@@ -29,7 +29,11 @@ def plan_text(given: Path | str | Sequence[Input], hints: TextHints | None = Non
     header = lead.looks_like_header(hints.strings) if hints.header is None else hints.header
     columns = _columns(lead, header, hints)
     if hints.time_scale is not None and "time" not in columns:
-        fail(lead.source.shown, "has no time column", remedy("NameTimes"))
+        fail(
+            lead.source.shown,
+            "has no column of times, which time_scale= needs",
+            remedy("NameTimes"),
+        )
     files = [_file(head, lead, header, columns, hints) for head in known]
     names = hints.types() or HOMOGENEOUS_EDGE
     edge = EdgePlan(
@@ -41,9 +45,11 @@ def plan_text(given: Path | str | Sequence[Input], hints: TextHints | None = Non
     )
     nodes = [NodePlan(name, strings=hints.strings) for name in dict.fromkeys(names[::2])]
     empty = [source.shown for source, head in zip(inputs, heads, strict=True) if head is None]
-    notes = left_out("files-empty", empty, listed(inputs), "no line of data")
+    notes = left_out("files-empty", empty, listed(inputs), "files without edges")
     notes += _guessed(lead, header, hints)
-    facts = [f"{len(known)} files, in the order given"] if len(known) > 1 else []
+    facts = (
+        [f"edges are read from {len(known)} files, in the order given"] if len(known) > 1 else []
+    )
     return GraphPlan(listed(inputs), "text", nodes, [edge], notes, facts)
 
 
@@ -112,19 +118,20 @@ def _columns(lead: Head, header: bool, hints: TextHints) -> dict[str, int]:
         found = {"src": 0, "dst": 1, **others}
     for key, value in (hints.columns or {}).items():
         if key == "edge_id":
-            fail(where, "edges of a text file are numbered by row", remedy("LeaveOutEdgeId"))
+            what = "edge ids cannot be read from text, whose edges are numbered by row"
+            fail(where, what, remedy("LeaveOutEdgeId"))
         if value.isdigit():
             found[key] = int(value)
         elif header and value.lower() in names:
             found[key] = names.index(value.lower())
         elif not header:
-            what = f"has no header, so {value!r} for {key} does not name a column"
+            what = f"has no header, so {key}={value!r} does not name a column"
             fail(where, what, "give the number of the column, from 0")
         else:
             what = f"has no column {value!r} (columns: {', '.join(lead.fields[:20])})"
             fail(where, what, "give a column number from 0, or a name of the header")
     for key, at in found.items():
         if at >= len(names):
-            what = f"column {at} is named for {key}, but lines have {len(names)} columns"
+            what = f"{key}={at} is not a column: lines have {len(names)} columns, numbered from 0"
             fail(where, what, remedy("CorrectColumns"))
     return found

@@ -63,8 +63,8 @@ class Head:
         lines = read_head(source)
         data = data_lines(lines)
         if lines and lines[0].startswith("%%MatrixMarket"):
-            what = "is a Matrix Market file"
-            fail(source.shown, what, "write its entries as lines, with ids that count from 0")
+            what = "is a Matrix Market file, which is not supported"
+            fail(source.shown, what, "write its entries as lines, with ids that start at 0")
         if not data:
             return None
         given = hints.delimiter
@@ -72,7 +72,7 @@ class Head:
         fields = [field.strip().strip('"') for field in data[0].split(delimiter)]
         if len(fields) < 2:
             where = f"{source.shown}:{lines.index(data[0]) + 1}"
-            fail(where, f"has one column: {data[0][:60]!r}", remedy("GiveDelimiter"))
+            fail(where, f"has only one column: {data[0][:60]!r}", remedy("GiveDelimiter"))
         mean_line = sum(len(line) + 1 for line in lines) / len(lines)
         num_lines = int(text_bytes(source.path) / mean_line)
         comment = "%" if lines[0].startswith("%") else "#"

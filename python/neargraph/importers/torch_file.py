@@ -112,13 +112,13 @@ def load_torch(path: Path | str) -> Any:
     with _damage(file), file.open("rb") as raw:
         head = raw.read(len(_LEGACY_HEAD))
         if not head:
-            raise BadPickle("it is empty")
+            raise BadPickle("the file is empty")
         pages = mmap.mmap(raw.fileno(), 0, access=mmap.ACCESS_COPY)
         if head == _LEGACY_HEAD:
             return _Legacy(pages, str(file)).load()
         if head[:4] == b"PK\x03\x04":
             return _Archive(pages, file).load()
-        raise BadPickle("its first bytes are unknown")
+        raise BadPickle("its first bytes are those of another format")
 
 
 def contents(value: Any) -> Any:
@@ -146,16 +146,18 @@ class _Archive:
         with zipfile.ZipFile(file) as archive:
             known = {info.filename: info for info in archive.infolist()}
         if len(known) > _ZIP_ENTRIES_MAX:
-            raise BadPickle(f"it has {len(known)} members, expected at most {_ZIP_ENTRIES_MAX}")
+            raise BadPickle(
+                f"the archive has {len(known)} members, expected at most {_ZIP_ENTRIES_MAX}"
+            )
         pickles = [name for name in known if name.endswith("/data.pkl")]
         if len(pickles) != 1:
-            raise BadPickle("it does not have exactly one data.pkl")
+            raise BadPickle("the archive does not have exactly one data.pkl")
         self._known, self._root = known, pickles[0].removesuffix("data.pkl")
 
     def load(self) -> Any:
         order = self._known.get(f"{self._root}byteorder")
         if order is not None and bytes(self._bytes(order)) != b"little":
-            raise BadPickle("its numbers are big-endian")
+            raise BadPickle("its numbers are big-endian, which is not supported")
         program = self._known[f"{self._root}data.pkl"]
         size = program.file_size
         if size > _PICKLE_BYTES_MAX:
@@ -198,14 +200,14 @@ class _Legacy:
         facts = [self._next() for _ in range(3)]
         about = facts[2] if type(facts[2]) is dict else {}
         if facts[:2] != [_LEGACY_MAGIC, 1001] or about.get("little_endian") is not True:
-            raise BadPickle("its head is not that of a little-endian file of torch.save")
+            raise BadPickle("its header is not that of a little-endian file of torch.save")
         start = self._pages.tell()
         self._next()
         keys = self._next()
         # What the program takes, once to find the dtypes of storages, once for good.
         hold(self._where, 8 * (self._pages.tell() - start))
         if type(keys) is not list or not all(type(key) is str for key in keys):
-            raise BadPickle("it has no list of storages")
+            raise BadPickle("the file has no list of storages")
         place = self._pages.tell()
         for key in keys:
             count = int.from_bytes(self._pages[place : place + 8], "little", signed=True)
@@ -255,7 +257,7 @@ def _dialect(locate: Locate) -> Dialect:
 
     def persistent(given: Any) -> Any:
         if type(given) is not tuple or len(given) not in (5, 6) or given[0] != "storage":
-            raise BadPickle("a persistent id is not that of a storage")
+            raise BadPickle("a persistent id does not refer to a storage")
         _, kind, key, _, count = given[:5]
         if not isinstance(kind, Name) or kind.name not in _DTYPES:
             raise BadPickle("a storage has an unknown dtype")
@@ -265,7 +267,7 @@ def _dialect(locate: Locate) -> Dialect:
             or count < 0
             or given[5:] not in ((), (None,))
         ):
-            raise BadPickle("a storage has an impossible key, size or view")
+            raise BadPickle("a storage has an invalid key, size or view")
         code = _DTYPES[kind.name]
         return _Storage(code, locate(key, code, count))
 
@@ -304,7 +306,7 @@ def _call(called: Any, given: Any) -> Any:
         record = ArrayRecord()
         build_numpy(record, (1, (), given[0], False, given[1]))
         return contents(record).item()
-    raise BadPickle(f"it calls {called.name} in another way than torch does")
+    raise BadPickle(f"the pickle calls {called.name} with other arguments than torch does")
 
 
 def _tensor(storage: Any, offset: Any, size: Any, stride: Any) -> Any:
@@ -313,7 +315,7 @@ def _tensor(storage: Any, offset: Any, size: Any, stride: Any) -> Any:
     plain = type(offset) is int and type(size) is tuple and type(stride) is tuple
     numbers = (offset, *size, *stride) if plain else ("",)
     if not all(type(n) is int and 0 <= n < 1 << 62 for n in numbers) or len(size) != len(stride):
-        raise BadPickle("a tensor has an impossible size or stride")
+        raise BadPickle("a tensor has an invalid size or stride")
     if storage.flat is None:
         return None
     flat = storage.flat
@@ -347,7 +349,7 @@ def _build(record: Any, state: Any) -> int:
         return 0
     if type(record) is dict and type(state) is dict and not state:
         return 0
-    raise BadPickle("it sets the state of an object, which files of torch.save do not do")
+    raise BadPickle("the pickle sets the state of an object in a way that torch.save does not")
 
 
 def _key(value: Any) -> Any:

@@ -52,7 +52,11 @@ def plan_tudataset(path: Path | str) -> GraphPlan:
     name = tu_name(folder) if folder.is_dir() else None
     if name is None:
         sets = sorted(f.parent.name for f in folder.glob("*/*_A.txt*")) if folder.is_dir() else []
-        todo = f"give one of {shown(sets)}" if sets else "give a folder with exactly one NAME_A.txt"
+        todo = (
+            f"give one of its folders {shown(sets)}"
+            if sets
+            else "give a folder with exactly one NAME_A.txt"
+        )
         fail(folder, "is not a TUDataset folder", todo)
     found = _part(folder, name, "graph_indicator")
     indicator = need_file(found or folder / f"{name}_graph_indicator.txt")
@@ -82,7 +86,8 @@ def plan_tudataset(path: Path | str) -> GraphPlan:
     ]
     if not _part(folder, name, "node_attributes"):
         facts += [
-            f"there are no node attributes: x is node_label, one-hot in {t.shape[0]} columns"
+            "the data set has no node attributes, so x has the node labels, one-hot in "
+            f"{t.shape[0]} columns"
             for t in node.tensors
             if t.name == "x"
         ]

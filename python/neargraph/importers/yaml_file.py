@@ -29,7 +29,7 @@ def yaml_for(what: str) -> Iterator[None]:
         yield
     except ImportError as missing:
         raise MissingDependency(
-            f"{what} needs PyYAML: pip install 'neargraph[graphbolt]'"
+            f"{what} needs PyYAML; install it with: pip install 'neargraph[graphbolt]'"
         ) from missing
 
 
@@ -44,7 +44,7 @@ def load_yaml(path: Path | str) -> dict[str, Any]:
     with yaml_for(f"reading {file.name}"):
         import yaml
     if file.stat().st_size > _BYTES_MAX:
-        fail(file, "is larger than 1 MiB", "keep data in files beside it")
+        fail(file, "is larger than 1 MiB", "move the data to files beside it")
     try:
         text = file.read_bytes().decode("utf-8")
         depth = 0
@@ -63,7 +63,7 @@ def load_yaml(path: Path | str) -> dict[str, Any]:
     if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
         fail(
             file,
-            "is not a mapping with names as keys",
+            "is not a mapping with strings as keys",
             "see the layout of GraphBolt's OnDiskDataset",
         )
     return found

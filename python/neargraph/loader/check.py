@@ -77,11 +77,12 @@ class RowCheck:
                 place = first + wrong
                 row = None if sparse else _bytes(found[place : place + 1])[0]
                 said = (
-                    "" if row is None else f"; the row of the batch {self._said(row, column, ids)}"
+                    "" if row is None else f"; the row in the batch {self._said(row, column, ids)}"
                 )
                 raise WrongRow(
                     f"{name} ({how}): {what} of {kind} {ids[place]} (row {place} of {count}) "
-                    f"differs from a second read{said}; please report this defect of neargraph"
+                    f"differs from a second read of the same row{said}; please report this "
+                    "defect of neargraph"
                 )
 
     def _dense(
@@ -119,8 +120,8 @@ class RowCheck:
             plain = _bytes(self._local.get().rows(kind, type_id, tensor, part, dtype))
             same = np.flatnonzero((plain == row).all(axis=1))
             if len(same):
-                return f"equals the row of {kind} {part[same[0]]}"
-        return "equals no other row of the batch"
+                return f"equals the stored row of {kind} {part[same[0]]}"
+        return "equals no other stored row of the batch"
 
 
 def _bytes(rows: NDArray[Any]) -> NDArray[np.uint8]:

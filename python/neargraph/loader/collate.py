@@ -75,8 +75,9 @@ def check_masks(schema: Schema, tensors: list[Any]) -> None:
         named = [name for name in columns if ("node", owner.index, name) in carried]
         if named and named != columns:
             raise UnsupportedArgument(
-                f"attrs names only {named} of {owner.name!r}, but the masks of a batch need all of "
-                f"{columns}; name 'train_mask' instead, which selects all of them"
+                f"attrs= names only the split tensors {named} of node type {owner.name!r}, but "
+                f"the masks of a batch need {columns}; name 'train_mask' instead, which selects "
+                "all of them"
             )
 
 

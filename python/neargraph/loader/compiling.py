@@ -139,8 +139,8 @@ class EpochCompiler:
     ) -> None:
         if epochs < 1 or first_epoch < 0:
             raise ValueError(
-                f"epochs={epochs} and first_epoch={first_epoch} are not valid: expected epochs "
-                "of at least 1 and first_epoch of at least 0"
+                f"epochs={epochs} and first_epoch={first_epoch} are not valid: expected epochs= "
+                "of 1 or more, and first_epoch= of 0 or more"
             )
         if plan.steps == 0:
             raise ValueError("there is no batch to compile; give seeds for at least one batch")

@@ -172,7 +172,9 @@ def compile_direct(
     """
     directory = directory or default_directory(snapshot.path)
     if name != Path(name).name or not name:
-        raise ValueError(f"name={name!r} is not a valid file name: expected one without a folder")
+        raise ValueError(
+            f"name={name!r} is not a valid file name: expected a name without a folder"
+        )
     place = directory if directory.exists() else directory.parent
     path = directory / f"{name}{DIRECT_SUFFIX}"
     tensors = list(attrs) if attrs is not None else None

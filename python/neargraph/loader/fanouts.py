@@ -37,15 +37,17 @@ def resolve_fanouts(schema: Schema, fanouts: Any) -> list[list[int]]:
         for key, hops in values.items():
             named = schema.edge_type(_plain(key))
             if named.index in given:
-                raise ValueError(f"fanouts name edge type {named.triple!r} twice; leave one out")
+                raise ValueError(
+                    f"fanouts contain two lists for edge type {named.triple!r}; leave one list out"
+                )
             given[named.index] = _hops(hops)
         lists = {}
         for edge_type in schema.edge_types:
             chosen = given.pop(edge_type.index, default)
             if chosen is None:
                 raise ValueError(
-                    f"fanouts have no list for edge type {edge_type.triple!r}; give a list, with "
-                    "zeros if the type is not to be sampled"
+                    f"fanouts have no list for edge type {edge_type.triple!r}; give a list for "
+                    "this type, with zeros if the type is not to be sampled"
                 )
             lists[edge_type.index] = _hops(chosen)
         lists |= given

@@ -122,8 +122,8 @@ class _Collator(WholeCollator):
         for name, of_batch in [*self._of_graphs.items(), *((name, name) for name in named)]:
             if counts[of_batch] > 1:
                 raise UnsupportedArgument(
-                    f"tensor {name!r} becomes the attribute {of_batch!r} of a batch, which has "
-                    "another attribute of this name; leave the tensor out of attrs"
+                    f"tensor {name!r} becomes the attribute {of_batch!r} of a batch, but batches "
+                    f"already have another attribute {of_batch!r}; leave the tensor out of attrs="
                 )
         always = [GRAPH_ID, "edge_index", "n_id"]
         always += ["e_id" for owner in schema.edge_types if owner.has_edge_ids]
@@ -221,8 +221,8 @@ def _check_known(argument: str, names: list[str], known: set[str]) -> None:
     for name in names:
         if name not in known:
             raise NameNotFound(
-                f"{argument}: {name!r} is not an attribute of these batches; they have "
-                f"{sorted(known)}"
+                f"{argument}= names {name!r}, which is not an attribute of the batches; their "
+                f"attributes are {sorted(known)}"
             )
 
 
@@ -234,7 +234,7 @@ def _names(argument: str, given: Any) -> list[str]:
     """
     if isinstance(given, str):
         raise TypeError(
-            f"{argument} must be a list of names, got the text {given!r}; use [{given!r}]"
+            f"{argument}= must be a list of names, got the string {given!r}; use [{given!r}]"
         )
     return list(given or ())
 
@@ -309,8 +309,8 @@ class GraphLoader(SamplingLoader):
     ) -> None:
         if not isinstance(shuffle, bool):
             raise ValueError(
-                f"shuffle={shuffle!r} is not valid: expected True or False; graphs= takes the "
-                "graphs to load"
+                f"shuffle={shuffle!r} is not valid: expected True or False; to choose graphs, "
+                "give graphs="
             )
         options |= {"batch_size": batch_size, "shuffle": shuffle}
         given = LoaderOptions.take(type(self).__name__, options)
@@ -365,14 +365,14 @@ def graph_ends(store: Reader) -> NDArray[np.int64]:
     owner = snapshot.schema.node_types[0]
     if all(t.name != GRAPH_ID for t in owner.tensors):
         raise NameNotFound(
-            f"{snapshot.path}: no node tensor {GRAPH_ID!r} with the graph of each node; import a "
-            "data set of many graphs"
+            f"{snapshot.path}: the store has no node tensor {GRAPH_ID!r} with the number of each "
+            "node's graph; import a data set of many graphs"
         )
     meta = snapshot.schema.tensor(owner, GRAPH_ID)
     if meta.dtype != "i64" or meta.num_columns != 1:
         raise UnsupportedArgument(
-            f"{snapshot.path}: {GRAPH_ID!r} must hold one int64 per node, got dtype {meta.dtype} "
-            f"and rows of shape {list(meta.shape)}"
+            f"{snapshot.path}: the node tensor {GRAPH_ID!r} must hold one int64 per node, got "
+            f"dtype {meta.dtype} and rows of shape {list(meta.shape)}"
         )
     # Starting from -1, the first step leads to graph 0.
     last = np.int64(-1)
@@ -383,8 +383,9 @@ def graph_ends(store: Reader) -> NDArray[np.int64]:
         good = (steps == 1) | ((steps == 0) & (ids >= 0))
         if len(bad := np.flatnonzero(~good)):
             raise UnsupportedArgument(
-                f"{snapshot.path}: node {first + int(bad[0])} belongs to graph "
-                f"{int(ids[bad[0]])}; graphs must be numbered from 0 in the order of their nodes"
+                f"{snapshot.path}: {GRAPH_ID!r} of node {first + int(bad[0])} is "
+                f"{int(ids[bad[0]])}, but graphs must be numbered from 0 in the order of their "
+                "nodes"
             )
         starts.append(first + np.flatnonzero(steps))
         last = ids[-1]
@@ -403,7 +404,8 @@ def _with_nodes(
         return None if (sizes > 0).all() else np.flatnonzero(sizes)
     if len(empty := chosen[sizes[chosen] == 0]):
         raise UnsupportedArgument(
-            f"graphs: all nodes of graph {int(empty[0])} were deleted; leave it out of graphs="
+            f"graphs= contains graph {int(empty[0])}, but all nodes of graph {int(empty[0])} "
+            "were deleted; leave this graph out"
         )
     return chosen
 
@@ -425,6 +427,7 @@ def _chosen(store: Reader, ends: NDArray[np.int64], given: Any) -> NDArray[np.in
     ids = as_ids(array)
     if len(bad := ids[(ids < 0) | (ids >= count)]):
         raise NodeOutOfRange(
-            f"graphs: {int(bad[0])} is not the number of a graph: expected 0 to {count - 1}"
+            f"graphs= contains {int(bad[0])}, which is not the number of a graph: expected 0 to "
+            f"{count - 1}"
         )
     return ids

@@ -70,8 +70,8 @@ class HGTLoader(SamplingLoader):
         schema = snapshot.schema
         if schema.is_homogeneous:
             raise UnsupportedArgument(
-                "HGTLoader needs a store with several types, and this one has one node type and "
-                "one edge type; use NeighborLoader"
+                "HGTLoader needs a store with several types, but this store has one node type "
+                "and one edge type; use NeighborLoader"
             )
         self._budgets = counts_by_type(schema, num_samples)
         count = 1 + max(t.index for t in (*schema.edge_types, *schema.reverse_types))

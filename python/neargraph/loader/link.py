@@ -265,16 +265,16 @@ def resolve_labels(
         return None
     if negatives is not None and negatives[0] == "triplet":
         raise UnsupportedArgument(
-            "edge_label has no effect with neg_sampling='triplet', whose batches have src_index, "
-            "dst_pos_index and dst_neg_index; leave edge_label= out"
+            "edge_label= has no effect with neg_sampling='triplet': such batches have "
+            "src_index, dst_pos_index and dst_neg_index instead; leave edge_label= out"
         )
     try:
         labels = torch.as_tensor(given)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise ValueError(f"edge_label must hold one number per link ({error})") from error
+        raise ValueError(f"edge_label= must hold one number per link ({error})") from error
     if labels.dim() == 0 or len(labels) != count:
         raise ValueError(
-            f"edge_label must have one label for each of {count} links, got shape "
+            f"edge_label= must have one label for each of {count} links, got shape "
             f"{list(labels.shape)}"
         )
     # As in PyG, 0 is the label of negative links.
@@ -302,8 +302,8 @@ def resolve_links(schema: Schema, given: Any) -> tuple[EdgeType, NDArray[np.int6
     shapes = [np.shape(part) for part in given] if np.iterable(given) else []
     if len(shapes) != 2 or len(shapes[0]) != 1 or shapes[0] != shapes[1]:
         raise ValueError(
-            "edge_label_index must hold sources and destinations, shape [2, n], got "
-            f"{len(shapes)} rows of shapes {[list(shape) for shape in shapes[:3]]}"
+            "edge_label_index= must have shape [2, n], with sources in row 0 and destinations "
+            f"in row 1, got {len(shapes)} rows of shapes {[list(shape) for shape in shapes[:3]]}"
         )
     sources, destinations = (as_ids(part) for part in given)
     types = (edge_type.source_index, edge_type.destination_index)
@@ -321,8 +321,8 @@ def _check_ends(ids: NDArray[np.int64], owner: NodeType) -> None:
     bad = ids[(ids < 0) | (ids >= owner.num_nodes)]
     if len(bad):
         raise NodeOutOfRange(
-            f"edge_label_index: {int(bad[0])} is not a node of type {owner.name!r}: expected 0 to "
-            f"{owner.num_nodes - 1}"
+            f"edge_label_index= contains {int(bad[0])}, which is not a node of type "
+            f"{owner.name!r}: expected 0 to {owner.num_nodes - 1}"
         )
 
 
@@ -339,8 +339,8 @@ def _check_own_edges(sampler: NumpySampler, edge_type: EdgeType) -> None:
     if other is not None and not other.has_time and any(sampler.fanouts[other.index]):
         raise UnsupportedArgument(
             f"edges of {other.triple!r}, the reverse of {edge_type.triple!r}, have no times, so "
-            "the sample of each link would contain the link itself; import them with times, or "
-            "set their fanouts to 0"
+            "the sample of each link would contain the link itself; import these reverse edges "
+            "with times, or set their fanouts to 0"
         )
 
 
@@ -350,8 +350,8 @@ def _link_times(
     shape = sampler.shape
     if given is not None and shape.times is None:
         raise UnsupportedArgument(
-            "edge_label_time= has no effect without time_attr=; name the attribute with the times "
-            "of the graph, or leave edge_label_time= out"
+            "edge_label_time= has no effect without time_attr=; give the attribute with the "
+            "times of the graph as time_attr=, or leave edge_label_time= out"
         )
     if given is not None:
         return one_for_each("edge_label_time", given, count)
@@ -359,13 +359,13 @@ def _link_times(
         return None
     if are_edges and shape.node_times is None and not edge_type.has_time:
         raise UnsupportedArgument(
-            f"time_attr= needs the time of each link, and edges of {edge_type.triple!r} have none; "
-            "give edge_label_time="
+            f"time_attr= needs the time of each link, but edges of {edge_type.triple!r} have no "
+            "times; give the times of the links as edge_label_time="
         )
     if not are_edges or shape.node_times is not None:
         raise UnsupportedArgument(
-            "time_attr= needs the time of each link; give edge_label_time=, or use all edges of a "
-            "type as links, with time_attr='edge_time'"
+            "time_attr= needs the time of each link; give the times of the links as "
+            "edge_label_time=, or use all edges of a type as links, with time_attr='edge_time'"
         )
     return None
 
@@ -387,7 +387,7 @@ def resolve_negatives(given: Any, ratio: float | None) -> tuple[str, float] | No
     found = NegativeSampling.cast(given)
     if found.src_weight is not None or found.dst_weight is not None:
         raise UnsupportedArgument(
-            "src_weight and dst_weight of neg_sampling= are not supported, as negative links are "
-            "drawn uniformly; leave them out"
+            "src_weight and dst_weight of neg_sampling= are not supported, as negative links "
+            "are drawn uniformly; leave src_weight and dst_weight out"
         )
     return str(found.mode.value), float(found.amount)

@@ -73,9 +73,9 @@ def method_by_attr(method: str, weight_attr: str | None) -> str:
         return method
     if weight_attr != WEIGHT_ATTR:
         raise UnsupportedArgument(
-            f"weight_attr={weight_attr!r} is not supported: only {WEIGHT_ATTR!r} is stored in "
-            f"neighbour lists; import the edges with this attribute as {WEIGHT_ATTR}, and give "
-            f"weight_attr={WEIGHT_ATTR!r}"
+            f"weight_attr={weight_attr!r} is not supported: neighbour lists store only "
+            f"{WEIGHT_ATTR!r}; import the edges with the values of {weight_attr!r} as "
+            f"{WEIGHT_ATTR!r}, and give weight_attr={WEIGHT_ATTR!r}"
         )
     if method not in ("uniform", "weighted"):
         raise UnsupportedArgument(

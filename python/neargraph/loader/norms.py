@@ -171,7 +171,8 @@ def _room_in(folder: Path, name: str) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
         raise ValueError(
-            f"save_dir={str(folder)!r} is not a folder, or is inside a file; give a folder"
+            f"save_dir={str(folder)!r} is not a valid folder: a part of this path is a file; "
+            "give another path"
         ) from error
     return Path(tempfile.mkdtemp(prefix=f".{name}-", dir=folder))
 
@@ -192,8 +193,8 @@ def _open_as(kept: Kept, form: str) -> Norms:
 
 def _open(kept: Kept) -> Norms:
     wrong = StateMismatch(
-        f"{kept.folder} does not contain the counts for these settings; remove this folder, or "
-        "give another save_dir="
+        f"{kept.folder} is damaged, or contains the counts of another loader; remove this "
+        "folder, or give another save_dir="
     )
     sizes = kept.sizes
     try:
@@ -241,8 +242,8 @@ def _count(
             advance(seen - before)
             if seen == before:
                 raise UnsupportedArgument(
-                    "the drawn subgraphs have no nodes that sample_coverage= could count; use "
-                    "sample_coverage=0"
+                    "all sampled subgraphs are empty, so there are no nodes to count for "
+                    "sample_coverage=; use sample_coverage=0"
                 )
     pipeline.close()
     return Norms(arrays["nodes"], arrays["edges"], passes * num_steps, kept.num_nodes)

@@ -26,20 +26,20 @@ def decision_line(decided: Mapping[str, Any]) -> str:
     >>> scan = {"reading": "scan", "window": 61, "phases": 1, "device_s_per_batch": 0.052}
     >>> window = {"reading": "window", "window": 64, "phases": 1, "device_s_per_batch": 0.31}
     >>> decision_line({"chosen": scan, "others": [window], "consumer_s": 0.2})
-    'reading by scan, window 61: expected 52 ms of disk time per batch; window would take \
-310 ms; the training loop takes 200 ms'
+    "reading='scan', window=61: expected 52 ms of disk time per batch; reading='window' would \
+take 310 ms; the training loop takes 200 ms per batch"
     """
     chosen, before = decided["chosen"], decided.get("before")
     instead = "" if before is None else f", instead of {_way(before)}"
     expected = f"expected {_ms(chosen)} of disk time per batch"
-    parts = [f"reading by {_way(chosen)}{instead}: {expected}"]
+    parts = [f"{_way(chosen)}{instead}: {expected}"]
     parts += _measured(decided)
     parts += [_other(other) for other in decided.get("others", ())]
     consumer = decided.get("consumer_s")
     if consumer is None:
         parts.append("the time of the training loop is not known yet")
     else:
-        parts.append(f"the training loop takes {_milliseconds(consumer)}")
+        parts.append(f"the training loop takes {_milliseconds(consumer)} per batch")
     if "epoch_write_bytes" in decided:
         parts.append(_writes(decided))
     return "; ".join(parts)
@@ -49,7 +49,7 @@ def _writes(decided: Mapping[str, Any]) -> str:
     """Returns the part about temporary files, with the way to prevent them unless they were set."""
     count = format_bytes(decided["epoch_write_bytes"], up=True)
     line = f"an epoch writes at most {count} of temporary files in {decided['write_directory']}"
-    return line if decided["is_asked"] else f'{line}, which temporary_writes="never" prevents'
+    return line if decided["is_asked"] else f'{line} (none with temporary_writes="never")'
 
 
 def _measured(decided: Mapping[str, Any]) -> list[str]:
@@ -65,17 +65,16 @@ def _measured(decided: Mapping[str, Any]) -> list[str]:
 def _way(chosen: Mapping[str, Any]) -> str:
     """Returns a way of reading in words."""
     if chosen["reading"] == "distribute":
-        return f"distribution of {chosen['window']} batches"
+        return f"reading='distribute', {chosen['window']} batches at a time"
     phases = " in two phases" if chosen["phases"] == 2 else ""
-    return f"{chosen['reading']}{phases}, window {chosen['window']}"
+    return f"reading={chosen['reading']!r}{phases}, window={chosen['window']}"
 
 
 def _other(other: Mapping[str, Any]) -> str:
     """Returns a way that was not chosen, with its costs."""
-    if other["reading"] == "distribute":
-        name = "distribution"
-    else:
-        name = other["reading"] + (" in two phases" if other["phases"] == 2 else "")
+    name = f"reading={other['reading']!r}"
+    if other["reading"] != "distribute" and other["phases"] == 2:
+        name += " in two phases"
     written = other.get("write_bytes_per_batch", 0)
     writes = f" and write {format_bytes(int(written))}" if written >= _MB else ""
     return f"{name} would take {_ms(other)}{writes}"

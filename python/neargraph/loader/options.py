@@ -21,7 +21,7 @@ def check_count(
         return
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         span = f"of at least {least}" if most == _LARGEST else f"from {least} to {most}"
-        raise ValueError(f"{name} must be a whole number {span}, got {value!r}")
+        raise ValueError(f"{name}={value!r} is not valid: expected a whole number {span}")
 
 
 def is_number(value: Any) -> bool:

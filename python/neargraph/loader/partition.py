@@ -92,7 +92,7 @@ def groups_of_parts(
         )
     if len(array) and not (array.min() >= 0 and array.max() < num_parts):
         bad = int(array[(array < 0) | (array >= num_parts)][0])
-        raise ValueError(f"partition= has the part {bad}: expected 0 to {num_parts - 1}")
+        raise ValueError(f"partition= contains the part {bad}: expected 0 to {num_parts - 1}")
     live = np.setdiff1d(np.arange(owner.num_nodes), snapshot.dead_nodes(owner.name))
     nodes = live[np.argsort(array[live], kind="stable")]
     ends = np.zeros(num_parts + 1, np.int64)

@@ -53,7 +53,9 @@ class HeldOutEdges:
 
     def __post_init__(self) -> None:
         if not is_number(self.percent) or not 0 <= self.percent <= 100:
-            raise ValueError(f"percent must be a number from 0 to 100, got {self.percent!r}")
+            raise ValueError(
+                f"percent={self.percent!r} is not valid: expected a number from 0 to 100"
+            )
 
 
 class _Collator(Collator):
@@ -233,7 +235,7 @@ def _check_walks(num_neighbors: Any, num_walks: int, walk_length: int, restart: 
         check_count(name, value, 1, LARGEST_DRAWS)
     if not isinstance(num_neighbors, list | tuple):
         raise ValueError(
-            f"num_neighbors must be a list with one count per hop, got {num_neighbors!r}"
+            f"num_neighbors= must be a list with one count per hop, got {num_neighbors!r}"
         )
     neighbors = list(num_neighbors)
     for count in neighbors:
@@ -262,14 +264,14 @@ def _check_attrs(
             continue
         of = schema.node_types[index].name if kind == "node" else schema.edge_type_at(index).triple
         raise UnsupportedArgument(
-            f"attrs names {name!r}, a tensor of {of!r}, but these batches only have tensors of "
-            f"node type {seeds.name!r}; leave it out of attrs"
+            f"attrs= names {name!r}, a tensor of {of!r}, but these batches only have tensors of "
+            f"node type {seeds.name!r}; leave {name!r} out of attrs="
         )
 
 
 def _check_start(seeds: str, start: str) -> None:
     if seeds != start:
         raise UnsupportedArgument(
-            f"walks along this path begin at nodes of type {start!r}, and the seeds have type "
-            f"{seeds!r}; give other seeds or another path="
+            f"walks along path= begin at nodes of type {start!r}, but the seeds are nodes of "
+            f"type {seeds!r}; give seeds of type {start!r}, or another path="
         )

@@ -19,7 +19,7 @@ from neargraph.loader.seeds import InputNodes, SeedPlan
 if TYPE_CHECKING:
     from neargraph.loader.sampler import NumpySampler
 
-BY_ITSELF = "reading each batch by itself"
+BY_ITSELF = "reading the batches one by one"
 """How batches are read without look-ahead, in words."""
 
 
@@ -52,9 +52,9 @@ class Pipeline:
         reading.check_layout(sampler.layout)
         if reading.must_replay and not sampler.is_compilable:
             raise UnsupportedArgument(
-                f"reading={str(reading.way)!r} is not supported here: epochs are compiled only for "
-                "NeighborLoader, without disjoint=, time_attr= and subgraph_type=; leave reading= "
-                "out"
+                f"reading={str(reading.way)!r} is not supported by this loader: only a "
+                "NeighborLoader without disjoint=, time_attr= and subgraph_type= replays "
+                "compiled epochs; leave reading= out"
             )
         self._sampler = sampler
         self._inputs = inputs
@@ -109,7 +109,7 @@ class Pipeline:
             return BY_ITSELF
         window = ""
         if chosen["reading"] != "compiled" and chosen["window"]:
-            window = f", window {chosen['window']}"
+            window = f", window={chosen['window']}"
         return f"reading={chosen['reading']!r}{window}"
 
     def close(self) -> None:

@@ -87,8 +87,8 @@ def _of_environment() -> tuple[int, int]:
         rank, world_size = (int(value) for value in found)
     except (TypeError, ValueError):
         raise ValueError(
-            f"ranks='auto' needs whole numbers in the variables RANK and WORLD_SIZE, got "
-            f"{found[0]!r} and {found[1]!r}; start the program with torchrun, or give "
+            "ranks='auto' needs whole numbers in the environment variables RANK and WORLD_SIZE, "
+            f"got {found[0]!r} and {found[1]!r}; start the program with torchrun, or give "
             "ranks=(rank, world_size)"
         ) from None
     return rank, world_size

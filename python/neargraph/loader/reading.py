@@ -95,7 +95,7 @@ class Reading:
             raise ValueError(f"check_rows={self.check_rows!r} is not valid: expected True or False")
         self._check_writes()
         if self.rows == "on_demand" or self.rows.startswith("naive"):
-            self._refuse(f"reading={self.rows!r} does not look ahead", "another reading", *_AHEAD)
+            self._refuse(f"reading={self.rows!r} does not look ahead", "another reading=", *_AHEAD)
         if self.rows == "window" and self.two_phase is True:
             raise UnsupportedArgument(
                 "two_phase=True has no effect with reading='window'; leave two_phase= out, or use "
@@ -103,14 +103,14 @@ class Reading:
             )
         if self.rows == "distribute" and self.two_phase is False:
             raise UnsupportedArgument(
-                "reading='distribute' writes rows to disk in a first phase, which two_phase=False "
-                "forbids; leave two_phase out, or use another reading"
+                "reading='distribute' writes rows to disk in a first phase, which "
+                "two_phase=False forbids; leave two_phase= out, or use another reading="
             )
         if self.must_replay:
             does = f"reading={self._shown!r} reads compiled epochs from front to back"
             self._refuse(does, "otherwise='auto'", *_AHEAD, "threads")
         if self.layout != "paged":
-            does = f"reading={self._shown!r} reads each batch by itself"
+            does = f"reading={self._shown!r} reads the batches one by one"
             self._refuse(does, "reading='auto'", *_AHEAD)
 
     def _check_way(self) -> None:
@@ -137,13 +137,14 @@ class Reading:
             return
         if self.rows == "distribute":
             raise UnsupportedArgument(
-                f"reading='distribute' writes as many rows as it needs, so temporary_writes="
-                f"{self.temporary_writes!r} has no effect; leave it out, or use reading='auto'"
+                "reading='distribute' writes as many rows as it needs, so "
+                f"temporary_writes={self.temporary_writes!r} has no effect; leave "
+                "temporary_writes= out, or use reading='auto'"
             )
         if limit == 0 and self.two_phase is True:
             raise UnsupportedArgument(
                 "two_phase=True keeps samples on disk, which temporary_writes='never' forbids; "
-                "leave one of them out"
+                "leave two_phase= or temporary_writes= out"
             )
 
     @property
@@ -190,14 +191,14 @@ class Reading:
         if not re.fullmatch(r"[0-9]{1,4}(\.[0-9]{1,4})?x", text):
             raise ValueError(
                 f"temporary_writes={self.temporary_writes!r} is not valid: expected 'auto', "
-                "'never' or a multiple of the tensors' bytes, e.g. '2x'"
+                "'never' or a multiple of the size of the tensors, e.g. '2x'"
             )
         return float(text[:-1])
 
     def check_layout(self, layout: str) -> None:
         """Rejects settings that have no effect on a sampler of this layout."""
         if layout == "direct" and self.layout == "paged":
-            self._refuse_ahead("layout='direct' reads each batch by itself", "layout='paged'")
+            self._refuse_ahead("layout='direct' reads the batches one by one", "layout='paged'")
         if layout == "paged" and self.layout != "paged":
             raise UnsupportedArgument(
                 f"reading={self._shown!r} has no effect on a sampler with layout='paged'; create "
@@ -208,7 +209,7 @@ class Reading:
         """Rejects settings that worker processes ignore. They never replay compiled epochs."""
         if not num_workers:
             return
-        does = f"num_workers={num_workers} makes each batch by itself, in a worker process"
+        does = f"with num_workers={num_workers}, each worker process makes its batches one by one"
         self._refuse_ahead(does, "num_workers=0", "threads")
         self._refuse(does, "prefetch_factor=", "prefetch")
 
@@ -222,7 +223,8 @@ class Reading:
         """Rejects `names`, and every setting that has no effect without look-ahead."""
         if self.must_replay or self.rows not in ("auto", "on_demand"):
             raise UnsupportedArgument(
-                f"{does}, so reading={self._shown!r} has no effect; leave it out, or use {instead}"
+                f"{does}, so reading={self._shown!r} has no effect; leave reading= out, or use "
+                f"{instead}"
             )
         self._refuse(does, instead, *_AHEAD, *names)
 
@@ -231,7 +233,8 @@ class Reading:
             value = getattr(self, name)
             if value != type(self).__dataclass_fields__[name].default:
                 raise UnsupportedArgument(
-                    f"{does}, so {name}={value!r} has no effect; leave it out, or use {instead}"
+                    f"{does}, so {name}={value!r} has no effect; leave {name}= out, or use "
+                    f"{instead}"
                 )
 
 

@@ -9,17 +9,20 @@ from neargraph.exceptions import UnsupportedArgument
 
 # name -> (values that change nothing, remedy for all others).
 _ARGUMENTS: dict[str, tuple[tuple[Any, ...], str]] = {
-    "is_sorted": ((True, False), "lists have the order of the store; give True or False"),
+    "is_sorted": (
+        (True, False),
+        ("neighbour lists always have the order of the store; give True or False"),
+    ),
     "filter_per_worker": ((None, True, False), "give True, False or None"),
     "neighbor_sampler": ((None,), "give the sampler to torch_geometric.loader.NeighborLoader"),
     "transform_sampler_output": ((None,), "use transform=, which is applied to the whole batch"),
-    "custom_cls": ((None,), "use transform= to build another class"),
+    "custom_cls": ((None,), "use transform= to convert the batch to another class"),
     "generator": ((None,), "the order of seeds depends on seed=; give seed= instead"),
     "sampler": ((None,), "the order of seeds depends on seed=; {seeds}"),
     "batch_sampler": ((None,), "the order of seeds depends on seed=; {seeds}"),
     "collate_fn": ((None,), "use transform="),
     "dataset": ((None,), "give the store as data="),
-    "in_order": ((True,), "batches always come in order; leave it out"),
+    "in_order": ((True,), "batches always come in order; leave in_order= out"),
     "pin_memory_device": (("",), "use device="),
 }
 
@@ -49,7 +52,11 @@ def refuse_unsupported(given: dict[str, Any], loader: str = "NeighborLoader") ->
         plain = getattr(value, "value", value)
         if not any(plain is h or _equal(plain, h) for h in harmless):
             named = _SEEDS.get(loader)
-            seeds = "leave it out" if named is None else f"give the seeds in this order as {named}="
+            seeds = (
+                "leave it out"
+                if named is None
+                else (f"give the seeds in the order that you need as {named}=")
+            )
             raise UnsupportedArgument(
                 f"{name}={value!r} is not supported: {instead.format(seeds=seeds)}"
             )

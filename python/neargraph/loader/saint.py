@@ -84,7 +84,8 @@ class _GraphSAINTSampler(SamplingLoader):
         for name in ("shuffle", "drop_last"):
             if name in options:
                 raise UnsupportedArgument(
-                    f"{name}={options[name]!r} has no effect on drawn subgraphs; leave it out"
+                    f"{name}={options[name]!r} has no effect in {type(self).__name__}, which "
+                    f"draws each subgraph at random; leave {name}= out"
                 )
         form: _Form = options.pop("norms", "pyg")
         if form not in get_args(_Form):
@@ -96,7 +97,10 @@ class _GraphSAINTSampler(SamplingLoader):
             )
         given = LoaderOptions.take(type(self).__name__, options)
         if given.peers.pad:
-            raise UnsupportedArgument("pad=True has no effect on drawn subgraphs; leave it out")
+            raise UnsupportedArgument(
+                f"pad=True has no effect in {type(self).__name__}, which draws each subgraph at "
+                "random; leave pad= out"
+            )
         given.batch_size = given.peers.world_size
         super().__init__(data, given)
         check_count("batch_size", batch_size, 1)

@@ -135,16 +135,16 @@ class NumpySampler:
         self.layout = check_layout(layout, method)
         if self.layout == "direct" and not self.shape.is_plain:
             raise UnsupportedArgument(
-                "layout='direct' does not support disjoint, temporal, bidirectional or induced "
-                "batches; use layout='paged'"
+                "layout='direct' does not support disjoint=, time_attr= and subgraph_type=; use "
+                "layout='paged'"
             )
         if self.layout == "direct" and self.schema.edge_types != schema.edge_types:
             known = {t.index for t in schema.edge_types}
             added = [t.triple for t in self.schema.edge_types if t.index not in known]
             reverse = ", ".join(map(repr, added))
             raise UnsupportedArgument(
-                "layout='direct' does not support fanouts for stored reverse edges, but these "
-                f"fanouts name {reverse}; use layout='paged'"
+                "layout='direct' does not support fanouts for stored reverse edges, but the "
+                f"fanouts name {reverse}; leave out these fanouts, or use layout='paged'"
             )
         # Raises an error at once for settings that the store does not support.
         self._make([])
@@ -211,8 +211,9 @@ class NumpySampler:
                 self.schema, owner
             ):
                 raise UnsupportedArgument(
-                    f"subgraph_type='bidirectional' joins {owner.triple!r} with another edge type, "
-                    f"so its edge tensor {name!r} cannot be read; leave the tensor out of attrs"
+                    f"subgraph_type='bidirectional' joins {owner.triple!r} with another edge "
+                    f"type, so the edge tensor {name!r} of {owner.triple!r} cannot be read; "
+                    f"leave {name!r} out of attrs="
                 )
 
     def _method(self) -> _core.Method:
@@ -276,8 +277,8 @@ class NumpySampler:
         """
         if not self.shape.is_plain:
             raise UnsupportedArgument(
-                "sample_many does not support a sampler with disjoint=, time_attr= or "
-                "subgraph_type=; use sample for each node type"
+                "sample_many() does not support a sampler with disjoint=, time_attr= or "
+                "subgraph_type=; call sample() once for each node type"
             )
         schema = self.schema
         given = [(schema.node_type(name), as_ids(ids)) for name, ids in seeds.items()]
@@ -371,7 +372,7 @@ def resolve_attrs(schema: Schema, attrs: Attrs) -> list[tuple[Kind, int, str]]:
     for names in attrs.values() if isinstance(attrs, Mapping) else (attrs,):
         if isinstance(names, str):
             raise TypeError(
-                f"attrs must be a list of names, got the text {names!r}; use [{names!r}]"
+                f"attrs= must be a list of names, got the string {names!r}; use [{names!r}]"
             )
     if isinstance(attrs, Mapping):
         return [t for key, names in attrs.items() for t in _of_named_owner(schema, key, names)]
@@ -380,7 +381,9 @@ def resolve_attrs(schema: Schema, attrs: Attrs) -> list[tuple[Kind, int, str]]:
     for name in attrs or ():
         if not any(_stored_names(owner, name) for owner in owners):
             known = sorted({t.name for owner in owners for t in owner.tensors})
-            raise NameNotFound(f"no tensor {name!r} in this store; it has {known}")
+            raise NameNotFound(
+                f"no tensor {name!r} in this store; the tensors of the store are {known}"
+            )
     return found
 
 
@@ -413,20 +416,20 @@ def check_x(
     owners = [schema.node_types[i] for kind, i, name in tensors if (kind, name) == ("node", "x")]
     if x_dtype is not None and not owners:
         raise UnsupportedArgument(
-            f"x_dtype={x_dtype!r} has no effect, as batches have no x; leave x_dtype= out, or name "
-            "x in attrs"
+            f"x_dtype={x_dtype!r} has no effect, as batches have no tensor 'x'; leave x_dtype= "
+            "out, or name 'x' in attrs="
         )
     if x_format == "dense":
         return
     if not any(schema.tensor(owner, "x").sparse for owner in owners):
         raise UnsupportedArgument(
-            "x_format='sparse' has no effect: these batches have no x with sparse rows in the "
-            "store; leave x_format= out"
+            "x_format='sparse' has no effect: the batches have no tensor 'x' that is stored "
+            "with sparse rows; leave x_format= out"
         )
     if x_dtype is not None and dtype_name(x_dtype) not in ("f32", "stored"):
         raise UnsupportedArgument(
-            f"x_dtype={x_dtype!r} is not supported with x_format='sparse', whose rows are float32; "
-            "leave x_dtype out"
+            f"x_dtype={x_dtype!r} is not supported with x_format='sparse', which returns rows of "
+            "float32; leave x_dtype= out"
         )
 
 

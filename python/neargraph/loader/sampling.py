@@ -80,7 +80,8 @@ class LoaderOptions:
         self.peers = Ranks.of(self.ranks)
         if self.peers.pad and self.drop_last:
             raise UnsupportedArgument(
-                "drop_last=True drops the batch that pad=True would fill; leave one of them out"
+                "drop_last=True drops the batch that pad=True would fill; leave drop_last= or "
+                "pad= out"
             )
         self.pads = self.peers.pad is not False
 
@@ -139,7 +140,7 @@ class SamplingLoader(EpochLoader):
         """
         raise AttributeError(
             f"{type(self).__name__} of neargraph has no attribute 'data', which PyG's ZipLoader "
-            "needs; iterate over zip(first, second)"
+            "needs; iterate over zip(first_loader, second_loader) instead"
         )
 
     @property
@@ -199,8 +200,8 @@ def _take_workers(num_workers: int, given: dict[str, Any], loader: str) -> dict[
     check_count("num_workers", num_workers, 0)
     if num_workers and given.get("filter_per_worker") is False:
         raise UnsupportedArgument(
-            "filter_per_worker=False is not supported with num_workers=, as each process reads the "
-            "rows of its batches; leave one of them out"
+            "filter_per_worker=False is not supported with num_workers=, as each worker process "
+            "reads the rows of its own batches; leave filter_per_worker= or num_workers= out"
         )
     for name, value in workers.items():
         if not num_workers and value != _WORKER_OPTIONS[name]:

@@ -108,11 +108,11 @@ def one_for_each(name: str, given: Any, count: int) -> NDArray[np.int64]:
     array = np.asarray(given)
     if array.shape != (count,):
         raise ValueError(
-            f"{name} must have one value for each of {count} seeds, shape [{count}], got shape "
+            f"{name}= must have one value for each of {count} seeds, shape [{count}], got shape "
             f"{list(array.shape)}"
         )
     if array.dtype.kind not in "iu":
-        raise ValueError(f"{name} must hold whole numbers (int64), got dtype {array.dtype}")
+        raise ValueError(f"{name}= must hold whole numbers (int64), got dtype {array.dtype}")
     return np.ascontiguousarray(array, dtype=np.int64)
 
 
@@ -159,7 +159,7 @@ def resolve_input_nodes(store: Reader, given: Any) -> InputNodes:
     if len(ids) and not (ids.min() >= 0 and ids.max() < owner.num_nodes):
         bad = int(ids[(ids < 0) | (ids >= owner.num_nodes)][0])
         raise NodeOutOfRange(
-            f"input_nodes: {bad} is not a node of type {owner.name!r}: expected 0 to "
+            f"seed {bad} is not a node of type {owner.name!r}: expected ids from 0 to "
             f"{owner.num_nodes - 1}"
         )
     return InputNodes(owner, ids, False)

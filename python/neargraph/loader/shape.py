@@ -111,8 +111,9 @@ def resolve_shape(
     if time_attr is None:
         if temporal_strategy != "uniform":
             raise UnsupportedArgument(
-                f"temporal_strategy={temporal_strategy!r} has no effect without time_attr=; name "
-                "the attribute with the times, or leave temporal_strategy= out"
+                f"temporal_strategy={temporal_strategy!r} has no effect without time_attr=; give "
+                "the attribute with the times of the graph as time_attr=, or leave "
+                "temporal_strategy= out"
             )
         columns = columns or subgraph != "bidirectional"
         return Shape(disjoint=disjoint, subgraph=subgraph, columns=columns)
@@ -146,17 +147,17 @@ def _node_times(schema: Schema, name: str) -> tuple[str | None, ...] | None:
             )
         if timed and name in _EDGE_TIMES:
             raise UnsupportedArgument(
-                f"time_attr={name!r} is ambiguous: it is a node tensor, and edge types "
-                f"{[t.triple for t in timed]} also have times; store the times of the nodes under "
-                "another name"
+                f"time_attr={name!r} is ambiguous: a node tensor has this name, and edge types "
+                f"{[t.triple for t in timed]} also have times; store the times of the nodes "
+                "under another name"
             )
         return tuple(None if t is None else name for t in found)
     of_nodes = sorted({t.name for owner in schema.node_types for t in owner.tensors})
     of_edges = sorted({t.name for owner in schema.edge_types for t in owner.tensors})
     if name in _EDGE_TIMES and timed and name in of_edges:
         raise UnsupportedArgument(
-            f"time_attr={name!r} is the name of an edge tensor, and edges cannot be sampled by a "
-            f"tensor; to sample by the times of edge types {[t.triple for t in timed]}, give "
+            f"time_attr={name!r} is the name of an edge tensor, which sampling does not use as "
+            f"times; to sample by the times of edge types {[t.triple for t in timed]}, give "
             f"time_attr={EDGE_TIME if name == PYG_TIME else PYG_TIME!r}"
         )
     if name in _EDGE_TIMES and timed:
@@ -165,7 +166,7 @@ def _node_times(schema: Schema, name: str) -> tuple[str | None, ...] | None:
     raise NameNotFound(
         f"time_attr={name!r} is neither a node tensor nor the time of edges (node tensors: "
         f"{of_nodes}; edge tensors: {of_edges}{kept}); to sample by times of edges, import the "
-        "edges with times, in PyG data as the attribute edge_time or time"
+        "edges with times (in PyG data: the attribute 'edge_time' or 'time')"
     )
 
 
@@ -242,5 +243,5 @@ def _only_other_way(schema: Schema, edge_type: EdgeType) -> EdgeType:
     raise UnsupportedArgument(
         "subgraph_type='bidirectional' needs exactly one edge type that is the reverse of "
         f"{edge_type.triple!r}, but {there}; import an edge type 'rev_{edge_type.relation}' and "
-        "give it fanouts, or use subgraph_type='directional'"
+        "give fanouts for this type, or use subgraph_type='directional'"
     )

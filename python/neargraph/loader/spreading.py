@@ -109,7 +109,7 @@ def only_edge_type(schema: Schema, what: str) -> EdgeType:
     """
     if not schema.is_homogeneous:
         raise UnsupportedArgument(
-            f"{what} needs a store with one node type and one edge type, but this one has "
+            f"{what} needs a store with one node type and one edge type, but this store has "
             f"{len(schema.node_types)} node types and {len(schema.edge_types)} edge types; use "
             "NeighborLoader or HGTLoader"
         )
@@ -139,8 +139,8 @@ def counts_by_type(schema: Schema, given: Any) -> list[list[int]]:
     counts = given.values() if isinstance(given, Mapping) else [given]
     if not all(isinstance(one, list | tuple) for one in counts):
         raise ValueError(
-            "num_samples must be a list with one count per layer, or a dictionary of such lists by "
-            f"node type, got {given!r}"
+            "num_samples= must be a list with one count per layer, or a dictionary of such "
+            f"lists by node type, got {given!r}"
         )
     if isinstance(given, Mapping):
         known = {schema.node_type(name).index: list(counts) for name, counts in given.items()}
@@ -150,11 +150,11 @@ def counts_by_type(schema: Schema, given: Any) -> list[list[int]]:
         lists = [list(given) for _ in schema.node_types]
     if len({len(counts) for counts in lists}) != 1 or not lists[0]:
         raise ValueError(
-            "num_samples must have the same number of layers for all node types, at least one, got "
-            f"{given!r}"
+            "num_samples= must have the same number of layers for all node types, and at least "
+            f"one layer, got {given!r}"
         )
     for count in (count for counts in lists for count in counts):
         is_whole = isinstance(count, int | np.integer) and not isinstance(count, bool)
         if not is_whole or not 0 <= count < 2**32:
-            raise ValueError(f"num_samples must hold counts from 0 to 2^32 - 1, got {count!r}")
+            raise ValueError(f"num_samples= must hold counts from 0 to 2^32 - 1, got {count!r}")
     return lists

@@ -55,21 +55,22 @@ def load_state(state: Mapping[str, Any], fingerprint: dict[str, Any], steps: int
     """
     if not isinstance(state, dict) or state.get("format") != _FORMAT:
         raise StateMismatch(
-            f"the state is not valid: expected one of format {_FORMAT} from state_dict(), got "
-            f"{str(state)[:80]}"
+            f"the state is not valid: expected a state of format {_FORMAT} from state_dict(), "
+            f"got {str(state)[:80]}"
         )
     saved = state.get("fingerprint", {})
     for field, ours in fingerprint.items():
         theirs = saved.get(field)
         if theirs != ours:
             raise StateMismatch(
-                f"the state was saved with {field}={theirs!r}, and this loader has {ours!r}; "
-                f"create the loader with the same {field}, or start the epoch from the beginning"
+                f"the state was saved by a loader with {field}={theirs!r}, but this loader has "
+                f"{field}={ours!r}; create the loader with the same {field}, or start the epoch "
+                "from the beginning"
             )
     position = Position(int(state["epoch"]), int(state["batches"]))
     if position.epoch < 0 or not 0 <= position.batches <= steps:
         raise StateMismatch(
-            f"the state is at epoch {position.epoch}, batch {position.batches}, and an epoch has "
-            f"{steps} batches; load a state that state_dict() returned"
+            f"the state is at epoch {position.epoch}, batch {position.batches}, but an epoch of "
+            f"this loader has {steps} batches; load a state that state_dict() returned"
         )
     return position

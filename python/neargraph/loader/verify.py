@@ -51,7 +51,10 @@ def verify_compiled(
     _verify_epochs(directory, report, pace)
     _verify_direct(directory, snapshot, report, pace)
     for partial in sorted(directory.glob("*.partial")):
-        what = "unfinished: `neargraph compile` is running or was killed; the next run replaces it"
+        what = (
+            "unfinished: `neargraph compile` is running or was killed; the next `neargraph "
+            "compile` replaces this file"
+        )
         report["not_checked"].append({"file": f"compiled/{partial.name}", "what": what})
     report["ok"] = report["ok"] and len(problems) == before
 

@@ -59,7 +59,7 @@ class RandomWalkSampler:
         check_count("walk_length", walk_length, 1, LARGEST_DRAWS)
         for name, value in (("p", p), ("q", q)):
             if not is_number(value) or value <= 0:
-                raise ValueError(f"{name} must be a finite number above 0, got {value!r}")
+                raise ValueError(f"{name}={value!r} is not valid: expected a finite number above 0")
         self.snapshot = store.snapshot()
         types = path_of(self.snapshot.schema, path)
         self._path = [t.index for t in types]
@@ -100,8 +100,8 @@ class RandomWalkSampler:
         inputs = resolve_input_nodes(self.snapshot, given)
         if inputs.node_type.name != self._start:
             raise UnsupportedArgument(
-                f"walks along this path begin at nodes of type {self._start!r}, got nodes of type "
-                f"{inputs.node_type.name!r}; give nodes of the first type, or another path="
+                f"walks along path= begin at nodes of type {self._start!r}, got nodes of type "
+                f"{inputs.node_type.name!r}; give nodes of type {self._start!r}, or another path="
             )
         starts = inputs.nodes(np.arange(len(inputs), dtype=np.int64))
         core = self._sampler.core

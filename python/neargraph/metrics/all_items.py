@@ -131,7 +131,7 @@ def rank_all_items(
             sums[name] += float(gains.sum())
     if not count:
         raise UnsupportedArgument(
-            "wanted has no items for any user; give at least one relevant item"
+            "wanted= has no items for any user; give at least one relevant item"
         )
     return {name: total / count for name, total in sums.items()}
 
@@ -145,8 +145,8 @@ def ranked_at(name: str) -> int:
     base, _, k = name.partition("@")
     if f"{base}@K" not in _METRICS or not k.isdigit() or int(k) < 1:
         raise UnsupportedArgument(
-            f"{name!r} is not a metric of rankings: expected {', '.join(_METRICS)}, with a count "
-            "of at least 1 for K"
+            f"{name!r} is not a metric of rankings: expected {', '.join(_METRICS)}, where K is 1 "
+            "or more"
         )
     return int(k)
 
@@ -155,21 +155,22 @@ def _check(users: _Rows, items: _Rows, wanted: RankingTable, seen: RankingTable 
     num_users = int(users.shape[0])
     if len(users.shape) != 2 or len(items.shape) != 2 or users.shape[1] != items.shape[1]:
         raise UnsupportedArgument(
-            f"users have shape {list(users.shape)} and items {list(items.shape)}: expected two "
-            "dimensions, and rows of equal length"
+            f"users= has shape {list(users.shape)} and items= has shape {list(items.shape)}: "
+            "expected two dimensions each, and rows of equal length"
         )
     for name, table in (("wanted", wanted), ("seen", seen)):
         if table is None:
             continue
         if len(table.indptr) != num_users + 1:
             raise UnsupportedArgument(
-                f"{name} has {len(table.indptr) - 1} users: expected {num_users}, as in users"
+                f"{name}= has lists for {len(table.indptr) - 1} users: expected {num_users}, one "
+                "for each row of users="
             )
         # The two extremes need no copy of a table that may be a mapped file.
         for item in (table.items.min(initial=0), table.items.max(initial=0)):
             if not 0 <= item < max(1, items.shape[0]):
                 raise UnsupportedArgument(
-                    f"{name} has item {item}, and items has only {items.shape[0]} rows"
+                    f"{name}= contains item {item}, but items= has only {items.shape[0]} rows"
                 )
 
 
@@ -181,8 +182,8 @@ def _block(memory: int, best: int, num_users: int, num_items: int) -> tuple[int,
     height = max(1, min(num_users, scores // max(1, width + best)))
     if width < 1:
         raise UnsupportedArgument(
-            f"memory={memory} is too small for the best {best} items of one user; raise it to at "
-            f"least {_BYTES_PER_SCORE * (best + 1)} bytes"
+            f"memory={memory} is too small to rank the best {best} items of one user; raise "
+            f"memory= to at least {_BYTES_PER_SCORE * (best + 1)} bytes"
         )
     return height, width
 
@@ -251,7 +252,7 @@ def _keys(scores: Tensor, begin: int) -> Tensor:
     are in the order of the floats. The lower half has the inverted bits of the id.
     """
     if bool(scores.isnan().any()):
-        raise UnsupportedArgument("a score is NaN; give users and items with finite values only")
+        raise UnsupportedArgument("a score is NaN; give users= and items= with finite values only")
     bits = (scores + 0.0).view(torch.int32)
     ordered = torch.where(bits < 0, bits ^ 0x7FFFFFFF, bits).to(torch.int64)
     ids = torch.arange(begin, begin + scores.shape[1])

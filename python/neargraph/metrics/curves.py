@@ -82,12 +82,12 @@ class Curve:
         usable = self._usable()
         if not bool(usable.any()):
             if self._columns > 1:
-                found = f"none of the {self._columns} columns has both"
+                found = f"none of the {self._columns} label columns has both"
             else:
                 answer = "positive" if int(self._positives.sum()) else "negative"
                 found = f"all {int(self._known.sum()):,} are {answer}"
             raise UnsupportedArgument(
-                f"{self._name.text} needs positive and negative targets, but {found}; use another "
+                f"{self._name.text} needs positive and negative labels, but {found}; use another "
                 "metric or split"
             )
         areas = [area for area, use in zip(self._areas, usable.tolist(), strict=True) if use]

@@ -96,7 +96,7 @@ def metric_names(kind: Kind, given: Sequence[str] = ()) -> tuple[MetricName, ...
     texts = tuple(given) or DEFAULTS[kind]
     for text in texts:
         if texts.count(text) > 1:
-            raise UnsupportedArgument(f"metric {text!r} is named twice; leave one of them out")
+            raise UnsupportedArgument(f"metric {text!r} is given twice; leave one of the two out")
     return tuple(_named(kind, text) for text in texts)
 
 
@@ -105,6 +105,6 @@ def _named(kind: Kind, text: str) -> MetricName:
     base, k = (f"{match[1]}@K", int(match[2])) if match else (text, None)
     if base not in METRICS[kind] or text.endswith("@K") or k == 0:
         known = ", ".join(METRICS[kind])
-        counts = ", with a count of at least 1 for K" if "@K" in known else ""
+        counts = ", where K is 1 or more" if "@K" in known else ""
         raise UnsupportedArgument(f"{text!r} is not a metric of {kind}: expected {known}{counts}")
     return MetricName(text, base, k)

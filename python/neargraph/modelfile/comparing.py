@@ -81,14 +81,15 @@ class Wanted:
         for one, other in zip(found, wanted, strict=True):
             if one.shape != other.shape:
                 raise ExportFailed(
-                    f"{what} returns shape {list(one.shape)}, but the model {list(other.shape)}, "
-                    f"on inputs of shapes {sizes}"
+                    f"{what} returns shape {list(one.shape)}, but the model returns "
+                    f"{list(other.shape)}, on inputs of shapes {sizes}"
                 )
             worst = max(worst, relative_difference(one, other))
         if not worst <= BOUND:
             raise ExportFailed(
                 f"{what} differs from the model by {worst:.1e} on inputs of shapes {sizes} "
-                f"({name}), more than {BOUND}: please report this with the layers of the model"
+                f"(case {name!r}), more than {BOUND}: please report this with the layers of the "
+                "model"
             )
         return worst
 

@@ -104,8 +104,8 @@ def _example(
         return example, {} if fanouts is None else {"fanouts": by_name(fanouts)}
     if fanouts is None:
         raise ExportFailed(
-            "a store needs fanouts= (neighbours per node and hop): give for example "
-            "fanouts=[25, 10]"
+            "an export with a store needs fanouts= (neighbours per node and hop): give for "
+            "example fanouts=[25, 10]"
         )
     return sampled(model, example, fanouts), described(example, fanouts)
 

@@ -56,16 +56,18 @@ class Inputs:
         """Rejects examples whose sizes are ambiguous."""
         for name, value, counts in zip(self.names, self.values, self.counts, strict=True):
             if isinstance(value, Tensor) and value.device.type != "cpu":
-                raise ExportFailed(f"{name} of the example is on {value.device}: give CPU tensors")
+                raise ExportFailed(
+                    f"input {name!r} of the example is on {value.device}: give CPU tensors"
+                )
             for dimension, (_, size) in counts.items():
                 if size < 2:
                     raise ExportFailed(
-                        f"{name} of the example has size {size} in dimension {dimension}: "
+                        f"input {name!r} of the example has size {size} in dimension {dimension}: "
                         "give an example with at least 2 nodes and 2 edges"
                     )
         for count in self.edge_counts & self.node_counts:
             raise ExportFailed(
-                f"the example has {count[1]} nodes and as many edges, so its sizes are ambiguous: "
+                f"the example has {count[1]} nodes and {count[1]} edges, so sizes are ambiguous: "
                 "give an example with different numbers of nodes and edges"
             )
 

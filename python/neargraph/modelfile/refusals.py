@@ -34,8 +34,8 @@ def refuse_unfit(model: nn.Module) -> None:
             raise ExportFailed(f"{what} is in training mode: call model.eval() first")
         if _cache_is_filled(module):
             raise ExportFailed(
-                f"{what} has cached=True, and its cache contains the edges of the training graph, "
-                "so it ignores edge_index: create it with cached=False, or call its "
+                f"{what} has cached=True and ignores edge_index, because its cache contains the "
+                "edges of the training graph: create the layer with cached=False, or call its "
                 "reset_parameters() before loading the trained weights"
             )
         for kind, why in _UNTRACEABLE.items():
@@ -43,11 +43,15 @@ def refuse_unfit(model: nn.Module) -> None:
                 raise ExportFailed(f"{what} cannot be exported, because {why}: {_REDUCTIONS}")
     for name, parameter in model.named_parameters():
         if isinstance(parameter, nn.parameter.UninitializedParameter):
-            raise ExportFailed(f"{name} has no shape yet: run the model once before the export")
+            raise ExportFailed(
+                f"parameter {name} has no shape yet: run the model once before the export"
+            )
         if parameter.device.type != "cpu":
-            raise ExportFailed(f"{name} is on {parameter.device}: call model.cpu() first")
+            raise ExportFailed(f"parameter {name} is on {parameter.device}: call model.cpu() first")
         if not parameter.isfinite().all():
-            raise ExportFailed(f"{name} has NaN or infinite values: train the model again")
+            raise ExportFailed(
+                f"parameter {name} has NaN or infinite values: train the model again"
+            )
 
 
 def _cache_is_filled(module: nn.Module) -> bool:

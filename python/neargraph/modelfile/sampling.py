@@ -63,9 +63,9 @@ def _example(model: nn.Module, store: Reader, fanouts: Any, seeds: int) -> tuple
     missing = [name for name in wanted if getattr(batch, name, None) is None]
     if missing:
         raise ExportFailed(
-            f"forward takes {', '.join(missing)}, and a batch of the store has only "
-            f"{', '.join(sorted(batch.keys()))}: give the arguments of the model instead of the "
-            "store"
+            f"the model's forward() requires {', '.join(missing)}, but a batch of the store has "
+            f"only {', '.join(sorted(batch.keys()))}: give the arguments of the model instead of "
+            "the store"
         )
     return tuple(getattr(batch, name) for name in wanted)
 

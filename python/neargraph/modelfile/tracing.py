@@ -67,8 +67,8 @@ def _refuse_frozen(program: ExportedProgram, inputs: Inputs) -> None:
         # torch writes a size that became a constant as a number.
         if not isinstance(value, torch.Tensor) and str(value).isdecimal():
             raise ExportFailed(
-                f"the model works only for {name}={value}, as in the example: wrap it in a module "
-                "that sets this argument"
+                f"the model works only for {name}={value}, as in the example: wrap the model in a "
+                "module that sets this argument"
             )
         for dimension in counts:
             size = value.shape[dimension]

@@ -32,8 +32,8 @@ def features_of(batch: Any) -> Tensor | dict[str, Tensor]:
         return {name: _rows(batch[name]) for name in batch.node_types}
     if batch.get("x") is None:
         raise UnsupportedArgument(
-            "the batch has no x: add it to attrs= of the loader, or give x=, such as the rows of a "
-            "StoreEmbedding"
+            "the batch has no tensor 'x': add 'x' to attrs= of the loader, or give x=, such as "
+            "the rows of a StoreEmbedding"
         )
     return _rows(batch)
 
@@ -80,8 +80,8 @@ def on_batch(
             given[name] = found
         elif parameter.default is parameter.empty:
             raise UnsupportedArgument(
-                f"{type(own).__name__} needs {name}, which the batch does not have; see "
-                "docs/reference/models.md for the loader to use"
+                f"{type(own).__name__} needs the attribute {name!r}, which the batch does not "
+                "have; see docs/reference/models.md for the loader to use"
             )
     return model(**given)
 

@@ -29,8 +29,8 @@ class ChangedRows:
         capacity = limit // self._row_bytes
         if capacity < 1:
             raise BudgetTooSmall(
-                f"memory= of an embedding with {dim} columns is {limit} bytes, but a row with its "
-                f"state takes {self._row_bytes} bytes",
+                f"memory= is {limit} bytes, but one row with dim={dim} and its optimiser state "
+                f"take {self._row_bytes} bytes",
                 self._row_bytes,
             )
         # The system allocates its pages when rows are written to them.

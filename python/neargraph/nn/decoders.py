@@ -130,7 +130,7 @@ class RelationDecoder(torch.nn.Module):
     ) -> None:
         super().__init__()
         if form not in ("distmult", "bilinear"):
-            raise ValueError(f"form is {form!r}; use distmult or bilinear")
+            raise ValueError(f"form={form!r} is not valid: expected 'distmult' or 'bilinear'")
         self.form = form
         width = in_channels if form == "distmult" else in_channels * in_channels
         self.relation = Embedding(num_relations, width)
@@ -177,7 +177,7 @@ class GraphDecoder(torch.nn.Module):
     ) -> None:
         super().__init__()
         if pool not in _POOLS:
-            raise ValueError(f"pool is {pool!r}; use mean, sum or max")
+            raise ValueError(f"pool={pool!r} is not valid: expected 'mean', 'sum' or 'max'")
         self.pool = pool
         self.mlp = _mlp(in_channels, in_channels, out_channels, num_layers, dropout)
 
@@ -213,10 +213,14 @@ def task_loss(task: Task, out: Tensor, labels: Tensor) -> Tensor:
         tensor(1.)
     """
     if task not in ("classification", "multilabel", "regression"):
-        raise ValueError(f"task is {task!r}; use classification, multilabel or regression")
+        raise ValueError(
+            f"task={task!r} is not valid: expected 'classification', 'multilabel' or 'regression'"
+        )
     wanted = list(out.shape[:1]) if task == "classification" else list(out.shape)
     if labels.numel() != torch.Size(wanted).numel() or labels.size(0) != out.size(0):
-        raise ValueError(f"labels have shape {list(labels.shape)}, {task} needs {wanted}")
+        raise ValueError(
+            f"labels have shape {list(labels.shape)}: expected shape {wanted} for task={task!r}"
+        )
     labels, known = known_labels(task, labels.reshape(wanted))
     right = labels[known] if task == "classification" else labels[known].to(out.dtype)
     losses: Tensor = _LOSSES[task](out[known], right, reduction="sum")
@@ -257,6 +261,6 @@ def predictions(task: Task, out: Tensor) -> Tensor:
 
 def _mlp(before: int, hidden: int, after: int, num_layers: int, dropout: float) -> MLP:
     if num_layers < 1:
-        raise ValueError(f"num_layers is {num_layers}; use 1 or more")
+        raise ValueError(f"num_layers={num_layers} is not valid: expected 1 or more")
     widths = [before, *[hidden] * (num_layers - 1), after]
     return MLP(widths, norm=None, dropout=dropout, plain_last=True)

@@ -87,7 +87,7 @@ class InDegrees:
         if len(self._edge_types) > 1:
             raise UnsupportedArgument(
                 f"degrees of {len(self._edge_types)} edge types need ids by node type: give "
-                "batch.n_id_dict, or name one edge_type"
+                "batch.n_id_dict, or name one edge type with edge_type="
             )
         return self._of(self._edge_types[0], n_id)
 

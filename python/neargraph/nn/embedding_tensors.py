@@ -259,14 +259,14 @@ class EmbeddingTensors:
             if len(later) and not self._has_undo:
                 raise StateMismatch(
                     f"tensor {self._names['rows']!r} was written up to step {later[:, 0].max()}, "
-                    f"but the training state is of step {step}, and undo=False keeps no undo rows; "
-                    "train again"
+                    f"but the training state is of step {step}, and with undo=False rows cannot "
+                    "be restored; train again"
                 )
             if (later[:, 1] != step).any():
                 raise StateMismatch(
                     f"tensor {self._names['rows']!r} can be restored only to step "
-                    f"{later[:, 1].max()}, that of the newest training state, but the given one is "
-                    f"of step {step}; load the newest one"
+                    f"{later[:, 1].max()}, the step of the newest training state, but the given "
+                    f"training state is of step {step}; load the newest training state"
                 )
         count = 0
         for ids, steps in self._scan():
@@ -283,8 +283,9 @@ class EmbeddingTensors:
 def _check_shape(owner: NodeType, meta: TensorMeta, dtype: str, shape: list[int]) -> None:
     if (meta.dtype, list(meta.shape), meta.scaled) != (dtype, shape, False):
         raise UnsupportedArgument(
-            f"tensor {meta.name!r} of {owner.name!r} has dtype {meta.dtype} and rows of shape "
-            f"{list(meta.shape)}: expected {dtype} and {shape}; use another name="
+            f"tensor {meta.name!r} of node type {owner.name!r} has dtype {meta.dtype} and rows "
+            f"of shape {list(meta.shape)}: expected dtype {dtype} and shape {shape}; use another "
+            "name="
         )
 
 

@@ -51,8 +51,8 @@ class GAT(LayeredModel):
     ) -> None:
         if heads < 1 or hidden_channels % heads:
             raise ValueError(
-                f"hidden_channels is {hidden_channels} and heads {heads}; use a multiple of heads "
-                "as hidden_channels"
+                f"hidden_channels={hidden_channels} and heads={heads} are not valid: expected "
+                "heads= of 1 or more, and a multiple of heads= as hidden_channels="
             )
         super().__init__(
             in_channels,

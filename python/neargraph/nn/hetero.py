@@ -69,7 +69,7 @@ class HeteroGNN(torch.nn.Module):
         super().__init__()
         check_layers(num_layers)
         if conv not in ("sage", "gat"):
-            raise ValueError(f"conv is {conv!r}; use sage or gat")
+            raise ValueError(f"conv={conv!r} is not valid: expected 'sage' or 'gat'")
         self.lins = input_layers(in_channels, edge_types, hidden_channels)
         widths = [*[hidden_channels] * num_layers, out_channels]
         self.convs, self.owns = torch.nn.ModuleList(), torch.nn.ModuleList()
@@ -153,8 +153,9 @@ def input_layers(
         for name in (triple[0], triple[2]):
             if name not in in_channels:
                 raise ValueError(
-                    f"edge type {triple!r} needs in_channels of {name!r}, but in_channels only has "
-                    f"{', '.join(map(repr, in_channels))}; add {name!r}, with 0 for no features"
+                    f"edge type {triple!r} needs in_channels= for node type {name!r}, but "
+                    f"in_channels= contains only {', '.join(map(repr, in_channels))}; add "
+                    f"{name!r}, with 0 if its nodes have no features"
                 )
     return ModuleDict({name: input_layer(w, out_channels) for name, w in in_channels.items()})
 
@@ -168,7 +169,7 @@ def projected(lins: ModuleDict, x: Mapping[str, Tensor]) -> Rows:
     missing = [name for name in lins if name not in x]
     if missing:
         raise ValueError(
-            f"x has no rows of node type {missing[0]!r}; give rows of shape [n, 0] for a type "
+            f"x= has no rows of node type {missing[0]!r}; give rows of shape [n, 0] for a type "
             "without features"
         )
     return {name: lin(x[name]).relu() for name, lin in lins.items()}

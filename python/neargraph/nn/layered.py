@@ -50,7 +50,7 @@ class LayeredModel(torch.nn.Module, ABC):
         super().__init__()
         check_layers(num_layers)
         if norm not in ("none", "batch"):
-            raise ValueError(f"norm is {norm!r}; use none or batch")
+            raise ValueError(f"norm={norm!r} is not valid: expected 'none' or 'batch'")
         widths = [in_channels, *[hidden_channels] * (num_layers - 1), out_channels]
         self.convs = torch.nn.ModuleList(self._layers(list(pairwise(widths)), **layer))
         normed = widths[1:-1] if norm == "batch" else []
@@ -109,7 +109,7 @@ class RowNorm(torch.nn.BatchNorm1d):
 def check_layers(num_layers: int) -> None:
     """Raises `ValueError` if `num_layers` is below 1."""
     if num_layers < 1:
-        raise ValueError(f"num_layers is {num_layers}; use 1 or more")
+        raise ValueError(f"num_layers={num_layers} is not valid: expected 1 or more")
 
 
 def input_layer(in_channels: int, out_channels: int) -> Linear:

@@ -66,7 +66,8 @@ def without_links(batch: Any) -> Any:
 
 def _not_of_links() -> UnsupportedArgument:
     return UnsupportedArgument(
-        "the batch has no links to predict; use without_links with a LinkNeighborLoader"
+        "the batch has no links to predict; call without_links() with batches of a "
+        "LinkNeighborLoader"
     )
 
 

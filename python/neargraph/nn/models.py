@@ -189,14 +189,14 @@ def build(
     if kind not in spec.stores:
         fitting = ", ".join(other for other, row in MODELS.items() if kind in row.stores)
         raise UnsupportedArgument(
-            f"model {name!r} supports {' and '.join(spec.stores)} stores, but this one is {kind}; "
-            f"use one of {fitting}"
+            f"model {name!r} supports {' and '.join(spec.stores)} stores, but this store is "
+            f"{kind}; use one of {fitting}"
         )
     known = spec.defaults()
     for setting in settings:
         if setting not in known:
             raise UnsupportedArgument(
-                f"model {name!r} has no setting {setting!r}; it has {', '.join(known)}"
+                f"model {name!r} has no setting {setting!r}; its settings are {', '.join(known)}"
             )
     chosen = {**known, **settings}
     triples = [t.triple for t in schema.edge_types]
@@ -212,8 +212,8 @@ def build(
     made = embedding_width(model, widths)
     if out_channels is not None and made != out_channels:
         raise UnsupportedArgument(
-            f"model {name!r} returns rows of width {made} with these settings, but out_channels is "
-            f"{out_channels}; give out_channels={made}"
+            f"model {name!r} returns rows of width {made} with these settings, but "
+            f"out_channels={out_channels} was given; give out_channels={made}"
         )
     return model
 
@@ -238,8 +238,8 @@ def _one_width(name: str, in_channels: int | Mapping[str, int]) -> int:
     widths = {in_channels} if isinstance(in_channels, int) else set(in_channels.values())
     if len(widths) != 1 or 0 in widths:
         raise UnsupportedArgument(
-            f"{name} needs rows of one width for all nodes, but the widths are "
-            f"{sorted(widths)}; give in_channels, such as the width of a StoreEmbedding"
+            f"{name} needs rows of one width for all nodes, but the widths are {sorted(widths)}; "
+            "give in_channels=, such as the width of a StoreEmbedding"
         )
     return widths.pop()
 
@@ -249,15 +249,17 @@ def _widths(schema: Schema, given: int | Mapping[str, int] | None) -> int | dict
     if schema.is_homogeneous:
         if isinstance(given, Mapping):
             raise UnsupportedArgument(
-                f"in_channels is a mapping, but there is only one node type {names[0]!r}; give an "
-                "integer"
+                f"in_channels= is a mapping, but the store has only one node type, {names[0]!r}; "
+                "give an integer"
             )
         return _width(schema.node_types[0]) if given is None else given
     if isinstance(given, int):
         return dict.fromkeys(names, given)
     unknown = sorted(set(given or ()) - set(names))
     if unknown:
-        raise NameNotFound(f"no node type {unknown[0]!r}; this store has {', '.join(names)}")
+        raise NameNotFound(
+            f"no node type {unknown[0]!r}; the node types of this store are {', '.join(names)}"
+        )
     return {t.name: (given or {}).get(t.name, _width(t)) for t in schema.node_types}
 
 

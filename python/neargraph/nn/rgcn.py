@@ -55,8 +55,8 @@ class RGCN(LayeredModel):
         is_typed = not isinstance(in_channels, int)
         if is_typed == isinstance(relations, int):
             raise ValueError(
-                f"in_channels={in_channels!r} and relations={relations!r} do not fit: give a "
-                "mapping by node type and a list of edge types, or two integers"
+                f"in_channels={in_channels!r} and relations={relations!r} do not fit together: "
+                "give a mapping by node type and a list of edge types, or two integers"
             )
         super().__init__(
             hidden_channels if not isinstance(in_channels, int) else in_channels,
@@ -100,11 +100,13 @@ class RGCN(LayeredModel):
             isinstance(x, Tensor) == (edge_type is None)
         ):
             raise ValueError(
-                "this model has edge types; give x and edge_index as dictionaries by type, and "
-                "leave edge_type out"
+                "this model was created with edge types; give x= and edge_index= as "
+                "dictionaries by type, and leave edge_type= out"
                 if self.edge_types
-                else "this model has a number of relations; give x, edge_index and edge_type as "
-                "tensors"
+                else (
+                    "this model was created with a number of relations; give x=, edge_index= "
+                    "and edge_type= as tensors"
+                )
             )
         if isinstance(x, Tensor) and edge_type is not None:
             hops = Hops.of(num_sampled_nodes, num_sampled_edges)

@@ -107,16 +107,21 @@ def row_rule(name: str, settings: dict[str, Any]) -> RowRule:
         Sgd(lr=0.5)
     """
     if name not in _RULES:
-        raise UnsupportedArgument(f"optimizer is {name!r}; use {', '.join(_RULES)}")
+        raise UnsupportedArgument(
+            f"optimizer={name!r} is not valid: expected one of {', '.join(map(repr, _RULES))}"
+        )
     kind = _RULES[name]
     known = kind.__dataclass_fields__
     for setting, value in settings.items():
         if setting not in known:
             raise UnsupportedArgument(
-                f"{name} has no setting {setting!r}; it has {', '.join(known)}"
+                f"optimizer={name!r} has no setting {setting!r}; its settings are "
+                f"{', '.join(known)}"
             )
         is_share = setting.startswith("beta")
         if not 0 <= value < (1 if is_share else math.inf):
-            bound = "from 0 to below 1" if is_share else "0 or more"
-            raise UnsupportedArgument(f"{setting} of {name} is {value}; use {bound}")
+            bound = "at least 0 and below 1" if is_share else "0 or more"
+            raise UnsupportedArgument(
+                f"{setting}={value} is not valid for optimizer={name!r}: expected {bound}"
+            )
     return kind(**settings)

@@ -51,7 +51,7 @@ class GraphSAGE(LayeredModel):
         norm: Norm = "none",
     ) -> None:
         if aggr not in ("mean", "max", "pool"):
-            raise ValueError(f"aggr is {aggr!r}; use mean, max or pool")
+            raise ValueError(f"aggr={aggr!r} is not valid: expected 'mean', 'max' or 'pool'")
         widths = (in_channels, hidden_channels, out_channels)
         super().__init__(*widths, num_layers, dropout, norm, aggr=aggr)
         self.aggr = aggr
@@ -83,7 +83,8 @@ class GraphSAGE(LayeredModel):
         """
         if sum_weight is not None and self.aggr != "mean":
             raise ValueError(
-                f"sum_weight is supported only for aggr='mean', but this model has {self.aggr!r}"
+                "sum_weight= is supported only for aggr='mean', but this model has "
+                f"aggr={self.aggr!r}"
             )
         beside = () if sum_weight is None else (sum_weight,)
         return self._run(x, edge_index, Hops.of(num_sampled_nodes, num_sampled_edges), *beside)

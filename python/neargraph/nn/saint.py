@@ -35,7 +35,8 @@ def saint_loss(losses: Tensor, node_norm: Tensor, mask: Tensor | None = None) ->
             losses = losses[mask]
     if losses.shape != norm.shape:
         raise ValueError(
-            f"losses have shape {list(losses.shape)}: expected {list(norm.shape)}, one per node"
+            f"losses have shape {list(losses.shape)}: expected shape {list(norm.shape)}, one "
+            "loss per node"
         )
     return (losses * norm).sum()
 

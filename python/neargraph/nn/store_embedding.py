@@ -89,8 +89,8 @@ class StoreEmbedding:
     ) -> None:
         if dim < 1 or flush_steps < 0 or std < 0 or seed < 0:
             raise UnsupportedArgument(
-                f"dim must be 1 or more, and flush_steps, std and seed 0 or more: got {dim}, "
-                f"{flush_steps}, {std} and {seed}"
+                f"dim={dim}, flush_steps={flush_steps}, std={std} and seed={seed} are not valid: "
+                "expected dim= of 1 or more, and the others of 0 or more"
             )
         if lr is not None:
             settings["lr"] = lr
@@ -249,9 +249,9 @@ class StoreEmbedding:
         self.check_identity(state)
         if state["lsn"] > self._store.lsn:
             raise StateMismatch(
-                f"the training state was written at commit {state['lsn']}, but {self._store.path} "
-                f"is at commit {self._store.lsn}: it is an older copy of the store, or another "
-                "store; use the store of the run"
+                f"the training state was written at commit {state['lsn']}, but "
+                f"{self._store.path} is at commit {self._store.lsn}: this store is an older "
+                "copy, or another store; use the store that the training run has written"
             )
         self._changed.clear()
         self._waiting.clear()
@@ -269,8 +269,8 @@ class StoreEmbedding:
             if state.get(name) != value:
                 raise StateMismatch(
                     f"{self._store.path}: the training state belongs to an embedding with "
-                    f"{name}={state.get(name)!r}, but this one has {value!r}; use the store of its "
-                    "run"
+                    f"{name}={state.get(name)!r}, but this embedding has {name}={value!r}; use "
+                    "the store of the run that saved the training state"
                 )
 
     def _identity(self) -> dict[str, Any]:
@@ -285,7 +285,8 @@ class StoreEmbedding:
     def _check_process(self) -> None:
         if os.getpid() != self._process:
             raise UnsupportedArgument(
-                "only the process that created an embedding can write it: call step and flush there"
+                "only the process that created an embedding can write its rows: call step() and "
+                "flush() in that process"
             )
 
     def __repr__(self) -> str:
@@ -299,7 +300,7 @@ class StoreEmbedding:
         if changed is not None and len(changed) and os.getpid() == self._process:
             warnings.warn(
                 f"{len(changed)} changed rows of embedding {self._name!r} were not written: call "
-                "flush before dropping the embedding",
+                "flush() before you drop the embedding",
                 ResourceWarning,
                 stacklevel=2,
             )

@@ -59,8 +59,9 @@ class TemporalGAT(LayeredModel):
     ) -> None:
         if heads < 1 or hidden_channels % heads or out_channels % heads:
             raise ValueError(
-                f"hidden_channels is {hidden_channels}, out_channels {out_channels} and heads "
-                f"{heads}; use multiples of heads as widths"
+                f"hidden_channels={hidden_channels}, out_channels={out_channels} and "
+                f"heads={heads} are not valid: expected heads= of 1 or more, and multiples of "
+                "heads= as both widths"
             )
         super().__init__(
             hidden_channels,
@@ -131,5 +132,5 @@ class TemporalGAT(LayeredModel):
 def _checked(edge_attr: Tensor | None, width: int) -> Tensor:
     if edge_attr is None or edge_attr.dim() != 2 or edge_attr.size(1) != width:
         what = "is missing" if edge_attr is None else f"has shape {list(edge_attr.shape)}"
-        raise UnsupportedArgument(f"edge_attr {what}: expected shape [edges, {width}]")
+        raise UnsupportedArgument(f"edge_attr= {what}: expected shape [edges, {width}]")
     return edge_attr

@@ -24,8 +24,8 @@ class Hops:
             return None
         if len(nodes) != len(edges) + 1:
             raise ValueError(
-                f"num_sampled_nodes has {len(nodes)} counts, expected {len(edges) + 1} "
-                "(hops + 1, one more than num_sampled_edges)"
+                f"num_sampled_nodes= has {len(nodes)} counts: expected {len(edges) + 1}, one "
+                "more than num_sampled_edges="
             )
         return Hops(tuple(nodes), tuple(edges))
 

@@ -43,7 +43,7 @@ def check_edge_types(known: Collection[EdgeTriple], given: Iterable[EdgeTriple])
         if triple not in known:
             raise UnsupportedArgument(
                 f"the batch has edges of type {triple!r}, for which the model has no weights; "
-                "build the model for the schema of the loader, `build(name, loader.schema)`"
+                "build the model for the schema of the loader, with `build(name, loader.schema)`"
             )
 
 

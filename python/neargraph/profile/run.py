@@ -260,7 +260,8 @@ def check_fits(store: Store, settings: TrainConfig) -> None:
         raise TooLarge(
             f"full-batch GCN on {store.num_nodes:,} nodes and {store.num_edges:,} edges needs "
             f"{format_bytes(needed, up=True)}, but the memory budget is "
-            f"{format_bytes(store.core.memory_bytes)}: raise it, or train on samples or clusters"
+            f"{format_bytes(store.core.memory_bytes)}: raise the budget, or profile "
+            "sage or cluster instead of gcn"
         )
 
 

@@ -48,5 +48,6 @@ class EdgeFeatures:
             ids: torch.Tensor = out.e_id
             return np.ascontiguousarray(ids.cpu().numpy())
         raise UnsupportedArgument(
-            f"the batch has no e_id for {edge_type.triple!r}; use a sampler from store.sampler()"
+            f"the batch has no e_id for edge type {edge_type.triple!r}; use a sampler from "
+            "store.sampler()"
         )

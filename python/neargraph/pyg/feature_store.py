@@ -108,8 +108,8 @@ class FeatureStore(PygFeatureStore):  # type: ignore[misc]
             AttributeError: Always.
         """
         raise AttributeError(
-            "a store does not hold y of all nodes in memory; use "
-            "ImbalancedSampler(torch.from_numpy(store.labels)), whose labels are int64"
+            "a store does not hold y of all nodes in memory; give the labels themselves, as in "
+            "ImbalancedSampler(torch.from_numpy(store.labels))"
         )
 
     def _put_tensor(self, tensor: Any, attr: TensorAttr) -> bool:
@@ -153,7 +153,7 @@ def _stored(owner: NodeType | EdgeType, name: str) -> list[TensorMeta]:
     if not found:
         of = owner.name if isinstance(owner, NodeType) else owner.triple
         known = sorted(t.name for t in owner.tensors)
-        raise NameNotFound(f"type {of!r} has no tensor {name!r}; it has {known}")
+        raise NameNotFound(f"type {of!r} has no tensor {name!r} (tensors: {known})")
     return found
 
 

@@ -72,7 +72,7 @@ class GraphStore(PygGraphStore):  # type: ignore[misc]
         if edge_attr.layout == EdgeLayout.CSR:
             raise UnsupportedArgument(
                 "the CSR layout is not supported, as neighbour lists are stored by destination; "
-                "use CSC or COO, or graph_store.csr(), which converts"
+                "use CSC or COO, or convert the lists with graph_store.csr()"
             )
         destinations = np.arange(self._size(edge_type)[1], dtype=np.int64)
         indptr, sources, *_ = self.snapshot.version.neighbors(edge_type.index, destinations)

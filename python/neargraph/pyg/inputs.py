@@ -40,7 +40,7 @@ def _input_nodes(
     schema = snapshot.schema
     if input_nodes is None:
         raise UnsupportedArgument(
-            "input_nodes=None is not supported by PyG's loaders over a store; give 'train', ids, a "
+            "input_nodes=None is not supported by PyG's loaders on a store; give 'train', ids, a "
             f"mask, or a node type such as {schema.node_types[0].name!r} for all its nodes"
         )
     inputs = with_given(resolve_input_nodes(snapshot, _as_pair(input_nodes)), input_id=input_id)
@@ -57,7 +57,7 @@ def _edge_label_index(data: Any, given: Any) -> tuple[Any, Tensor]:
         schema = snapshot.schema
         if given is None:
             raise UnsupportedArgument(
-                "edge_label_index=None is not supported by PyG's loaders over a store; give links "
+                "edge_label_index=None is not supported by PyG's loaders on a store; give links "
                 f"[2, n], or an edge type such as {schema.edge_types[0].triple!r} for all its edges"
             )
         edge_type, ends = resolve_links(schema, _as_pair(given))

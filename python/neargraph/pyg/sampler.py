@@ -137,7 +137,8 @@ class Sampler(BaseSampler):  # type: ignore[misc]
         shape = self._sampler.shape
         if shape.times is not None and index.time is None:
             raise UnsupportedArgument(
-                "time_attr= needs the time of each link; give edge_label_time= to PyG's loader"
+                "a sampler with time_attr= needs the time of each link; give edge_label_time= to "
+                "PyG's loader"
             )
         stream = self._stream(index.input_id, index.row)
         with torch.random.fork_rng(devices=[]):
@@ -174,7 +175,7 @@ class Sampler(BaseSampler):  # type: ignore[misc]
         if times is not None and self._sampler.shape.times is None:
             raise UnsupportedArgument(
                 "input_time= and edge_label_time= have no effect on a sampler without time_attr=; "
-                "create it with store.sampler(..., time_attr=...), or leave them out"
+                "create the sampler with store.sampler(..., time_attr=...), or leave out both"
             )
 
     def _times_of_nodes(
@@ -220,9 +221,9 @@ class Sampler(BaseSampler):  # type: ignore[misc]
         """Returns a batch for each type of seeds, with disjoint subgraphs."""
         if len(seeds) > 1 and not self._sampler.shape.disjoint:
             raise UnsupportedArgument(
-                f"PyG's loaders do not support bidirectional and induced subgraphs for seeds of "
-                f"several types, {list(seeds)}; give disjoint=True to the sampler, or use "
-                "neargraph.LinkNeighborLoader"
+                "PyG's loaders do not support subgraph_type='bidirectional' or 'induced' for seeds "
+                f"of several node types, here {list(seeds)}; give disjoint=True to the sampler, or "
+                "use neargraph.LinkNeighborLoader"
             )
         batches = []
         for name, ids in seeds.items():
@@ -236,5 +237,5 @@ class Sampler(BaseSampler):  # type: ignore[misc]
 
 def _checked(ids: Tensor) -> Tensor:
     if ids.numel() and int(ids.min()) < 0:
-        raise NodeOutOfRange(f"seed {int(ids.min())} is not a node: expected at least 0")
+        raise NodeOutOfRange(f"seed {int(ids.min())} is not a node id: expected at least 0")
     return ids

@@ -17,8 +17,8 @@ NEARLY = 0.95
 # Up to this factor between modelled and measured rate, there is no warning.
 _ALIKE = 1.3
 _INSIDE = {
-    "cores of the SSD": "An SSD whose controller cores sample",
-    "dies of the SSD": "An SSD whose flash dies sample",
+    "cores of the SSD": "An SSD that samples in its controller cores",
+    "dies of the SSD": "An SSD that samples in its flash dies",
 }
 _OUTSIDE = {
     "as it is": "This host's disk without a cache",
@@ -190,8 +190,8 @@ class Answer:
             )
         elif not self.is_steady:
             said.append(
-                "The rate of this host still changed while it was measured. Measure for longer "
-                "before you rely on it."
+                "The rate of this host was not steady while it was measured. Repeat the "
+                "measurement for more seconds before you rely on this rate."
             )
         ratio = self.modelled_targets_per_s / self.here.targets_per_s
         if self.reading != "modelled" and not 1 / _ALIKE <= ratio <= _ALIKE:
@@ -242,10 +242,10 @@ class Answer:
         if slow.name == self.recommended:
             return "The recommendation is the same for both kinds of flash."
         if slow.name == HERE:
-            return "With TLC flash, buy nothing: this host is within 5 % of the fastest."
+            return "With TLC flash, buy nothing: this host is within 5 % of the fastest device."
         return (
             f"With TLC flash, the recommendation is {slow.name}, the simplest choice within 5 % of "
-            f"the fastest: {self._gain_tlc(slow):.3g} times as fast as this host."
+            f"the fastest device: {self._gain_tlc(slow):.3g} times as fast as this host."
         )
 
 

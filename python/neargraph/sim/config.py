@@ -142,7 +142,9 @@ def whole(name: str, value: Any, least: int, most: int) -> int:
     """
     is_whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
     if not is_whole or not least <= int(value) <= most:
-        raise UnsupportedArgument(f"{name} is {value!r}; use a whole number from {least} to {most}")
+        raise UnsupportedArgument(
+            f"{name}={value!r} is not valid: expected a whole number from {least} to {most}"
+        )
     return int(value)
 
 
@@ -157,7 +159,7 @@ def word_bits_of(value: Any) -> int:
     """
     is_whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
     if not is_whole or int(value) not in WORD_BITS:
-        raise UnsupportedArgument(f"word_bits is {value!r}; use 8, 16 or 32")
+        raise UnsupportedArgument(f"word_bits={value!r} is not valid: expected 8, 16 or 32")
     return int(value)
 
 
@@ -168,7 +170,9 @@ def model_of(hidden: Any, outputs: Any, backward: Any, layer: Any) -> dict[str, 
         UnsupportedArgument: A width or the layer is not valid.
     """
     if layer not in LAYERS:
-        raise UnsupportedArgument(f"layer is {layer!r}; use {', '.join(LAYERS)}")
+        raise UnsupportedArgument(
+            f"layer={layer!r} is not valid: expected one of {', '.join(LAYERS)}"
+        )
     return {
         "hidden": whole("hidden", hidden, 1, WIDTH_MAX),
         "outputs": whole("outputs", outputs, 1, WIDTH_MAX),

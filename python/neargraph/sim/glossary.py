@@ -4,47 +4,48 @@ What must not live here: figures.
 """
 
 PLATFORMS = {
-    "this host": "This machine's own loader on its own disk, within its memory budget.",
+    "this host": "neargraph's loader on this machine and its disk, within the memory budget.",
     "uncached reader": "This machine's disk, read page by page with io_uring and without a cache: "
     "the lowest rate that a program should reach.",
-    "CC-uring": "This machine's loader with the same read requests on an ordinary SSD, which has "
-    "the simulated flash and computes nothing.",
-    "CC": "CPU-centric, the baseline of BeaconGNN: every page goes to the host, which samples; an "
-    "accelerator beside the host computes.",
-    "CC-pipe": "CC whose pages cross PCIe while others are read; the host samples at no cost.",
+    "CC-uring": "An ordinary SSD with the simulated flash, which answers the read requests of this "
+    "machine's loader and computes nothing.",
+    "CC": "CPU-centric, the baseline of BeaconGNN: every page goes to the host, which samples. An "
+    "accelerator beside the host computes the model.",
+    "CC-pipe": "CC, but pages cross PCIe while other pages are read, and sampling takes no time.",
     "CC-512": "CC that fetches sectors of 512 bytes in place of whole pages.",
     "SSD-mmap": "The host samples through memory-mapped files; each worker has one page fault at a "
     "time.",
     "SSD-direct": "The host samples with O_DIRECT reads; each worker has one read in flight.",
-    "host-DRAM": "Everything in the host's memory.",
-    "host-PMEM": "Everything in persistent memory beside the host.",
+    "host-DRAM": "No SSD: the graph is in the host's memory.",
+    "host-PMEM": "No SSD: the graph is in persistent memory on the host's memory bus.",
     "FPGA-CSD": "Pages are copied to an FPGA beside the SSD. The FPGA samples, and sends ids and "
     "features to the host.",
     "SmartSage": "The SSD's own cores sample, hop by hop; ids and features go to the host.",
     "SmartSAGE-coalesced": "SmartSage with one command for many targets.",
-    "GList": "The host samples; the features of the last hop stay in the SSD, which computes.",
-    "BG-1": "The SSD's cores sample hop by hop, and an accelerator in the SSD computes.",
+    "GList": "The host samples. It gets whole pages, but of the last hop only the features.",
+    "BG-1": "The SSD's cores sample hop by hop, and an accelerator in the SSD computes the model.",
     "BG-DG": "BG-1 on the direct layout: each result starts the next reads at once, before the hop "
     "ends.",
     "BG-SP": "BG-1 with a sampler on each flash die, so that only drawn neighbours leave the die.",
-    "BG-DGSP": "BG-DG and BG-SP together; commands still pass the SSD's firmware.",
+    "BG-DGSP": "BG-DG and BG-SP together; commands still pass through the SSD's firmware.",
     "BG-2": "BG-DGSP with a router in hardware in place of the firmware.",
 }
 TERMS = {
     "target": "A node for which the model computes a result; a batch has many.",
     "queue depth": "Reads in flight at the same time.",
-    "p99": "99 of 100 commands take no longer.",
-    "p50": "The median: half of the commands take no longer.",
-    "lower bound": "The work of the busiest part alone. A batch that takes 1.00 times its lower "
-    "bound cannot become faster by better scheduling.",
-    "bound by": "The part with the most work. It alone limits a batch whose time is near the lower "
-    "bound.",
+    "p99": "The time within which 99 of 100 commands finish.",
+    "p50": "The median: the time within which half of the commands finish.",
+    "lower bound": "The time of the busiest part's work alone. A batch that takes 1.00 times its "
+    "lower bound cannot become faster by better scheduling.",
+    "bound by": "The part with the most work. If a batch takes about the time of its lower bound, "
+    "only this part limits the rate.",
     "most sensitive to": "The constant whose halving and doubling changes the gain most.",
     "active dies": "Flash dies that sense or sample at a given time.",
-    "TLC": "Flash with three bits per cell, as in most SSDs: senses take 40 to 65 us, not 3 us.",
+    "TLC": "Flash with three bits per cell, as in most SSDs: to sense a page takes 40 to 65 us, "
+    "not 3 us.",
     "hop": "One step along edges from a target.",
-    "die": "An independent part of a flash chip: it senses one page at a time.",
-    "channel": "The bus between some dies and the SSD's controller.",
+    "die": "An independent part of a flash chip: it senses (reads) one page at a time.",
+    "channel": "The bus between a group of dies and the SSD's controller.",
     "int8": "One byte per feature, with a scale for each column.",
 }
 MEANINGS = PLATFORMS | TERMS
@@ -66,7 +67,7 @@ _CONSTANTS = {
     "flash.dies_per_channel": "dies of a channel",
     "flash.planes": "planes of a die",
     "flash.channel_bytes_per_s": "bandwidth of a channel",
-    "flash.sense_ns": "time of a sense",
+    "flash.sense_ns": "time to sense a page",
     "flash.registers": "page registers of a die",
     "flash.read_command_ns": "time of a read command",
     "flash.planes_command_ns": "time of a command for several planes",

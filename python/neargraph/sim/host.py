@@ -154,7 +154,7 @@ def simulate_host(
     missing = [name for name in wanted if name not in host]
     if missing:
         raise UnsupportedArgument(
-            f"the host has no {', '.join(missing)}; start from the result of measure_host"
+            f"host= lacks {', '.join(map(repr, missing))}; start from the result of measure_host"
         )
     _check(host)
     about = json.dumps({name: host[name] for name in wanted})
@@ -165,13 +165,15 @@ def simulate_host(
 def _check(host: Mapping[str, Any]) -> None:
     """Checks the types of a host's numbers. The core checks their ranges."""
     for name, least in (("read_bytes", 1), ("cores", 1), ("depth", 1), ("cache_pages", 0)):
-        whole(f"the host's {name}", host[name], least, 1 << 40)
+        whole(f"host[{name!r}]", host[name], least, 1 << 40)
     for depth in host["depths"]:
-        whole("a queue depth of the host", depth, 1, 1 << 16)
+        whole("host['depths']", depth, 1, 1 << 16)
     rates = [("reads_per_s", rate) for rate in host["reads_per_s"]]
     for name, number in (*rates, *((n, host[n]) for n in ("bytes_per_s", "cpu_ns_per_read"))):
         if not isinstance(number, int | float) or not math.isfinite(number):
-            raise UnsupportedArgument(f"the host's {name} has {number!r} in place of a number")
+            raise UnsupportedArgument(
+                f"host[{name!r}] is not valid: expected finite numbers, got {number!r}"
+            )
 
 
 def replay_on_host(
@@ -215,5 +217,5 @@ def _file_to_read(path: Path) -> Iterator[Path]:
     except OSError as error:
         raise UnsupportedArgument(
             f"{parent}: cannot write a file of {_FILE_BYTES >> 20} MiB to measure the disk "
-            f"({error})"
+            f"({error}); give another directory"
         ) from error

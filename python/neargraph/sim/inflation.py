@@ -79,7 +79,9 @@ def direct_size(
     if sections_per_page is not None:
         most = whole("sections_per_page", sections_per_page, 1, most)
     if not 0 <= sigma <= SIGMA_MAX:
-        raise UnsupportedArgument(f"sigma is {sigma!r}; use 0 to {SIGMA_MAX}")
+        raise UnsupportedArgument(
+            f"sigma={sigma!r} is not valid: expected a number from 0 to {SIGMA_MAX}"
+        )
     row = 2 * known["columns"]
     page = whole("page_bytes", page_bytes, row + 64, 1 << 24)
     count = whole("nodes", nodes, 1, 1 << 24)

@@ -36,7 +36,8 @@ def sizes_of(trace: Trace) -> tuple[int, int]:
     if "num_nodes" not in about:
         raise UnsupportedArgument(
             "the trace does not contain the size of its graph, which the model of the loader "
-            "needs; record the trace again with this version, or give the store"
+            "needs; record the trace again with this version of neargraph, or give the store "
+            "instead of the trace"
         )
     nodes, edges = int(about["num_nodes"]), int(about["num_edges"])
     return ENTRY_BYTES * edges + INDEX_BYTES * nodes, about["feature_bytes"] * nodes

@@ -68,11 +68,11 @@ def steps(of: Sequence[Step]) -> Figure:
     figure, axes = _figure(7.5, 1.4 + 0.32 * len(of))
     for place, step in enumerate(of):
         axes.plot([step.least, step.most], [place, place], color=_COLOURS[0], lw=2)
-        label = "as simulated or measured" if place == 0 else None
+        label = "rate, simulated or measured" if place == 0 else None
         axes.plot(step.targets_per_s, place, "o", color=_COLOURS[0], label=label)
         if step.tlc_targets_per_s is not None:
             is_first = not any(s.tlc_targets_per_s for s in of[:place])
-            label = "with TLC flash" if is_first else None
+            label = "rate with TLC flash" if is_first else None
             tlc = step.tlc_targets_per_s
             axes.plot(tlc, place, "o", mfc="none", color=_COLOURS[1], label=label)
     _rows_of(axes, [step.name for step in of])
@@ -199,7 +199,7 @@ def host_curve(host: Mapping[str, Any]) -> Figure:
     axes.set_ylim(bottom=0)
     axes.yaxis.set_major_formatter(lambda value, _: _short(value))
     axes.set_xlabel("queue depth (reads in flight)")
-    axes.set_ylabel("random reads of 4 KiB a second")
+    axes.set_ylabel("random reads of 4 KiB per second")
     return figure
 
 
@@ -278,10 +278,10 @@ def _speeds(axis: Axis, speeds: list[float]) -> None:
     if max(speeds) >= 10 * min(speeds):
         from matplotlib.ticker import LogLocator
 
-        axes.set(**{f"{name}scale": "log", f"{name}label": "targets a second, log"})
+        axes.set(**{f"{name}scale": "log", f"{name}label": "targets per second, log"})
         axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     else:
-        axes.set(**{f"{name}lim": (0, 1.1 * max(speeds)), f"{name}label": "targets a second"})
+        axes.set(**{f"{name}lim": (0, 1.1 * max(speeds)), f"{name}label": "targets per second"})
     axis.set_major_formatter(lambda value, _: _short(value))
     axes.minorticks_off()
 

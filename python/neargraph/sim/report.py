@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 _LEFT_OUT = (
     "The simulation leaves out block allocation, retries, error correction, garbage collection "
-    "during a run, and caches inside the SSD. It has one queue pair, and each batch starts on an "
-    "idle device."
+    "during a run, and caches inside the SSD. The simulated SSD has one queue pair, and is idle "
+    "when a batch starts."
 )
 _LEFT_OUT_OF_PAPER = (
-    "Mode paper also leaves out these costs, as the publication on BeaconGNN does: "
-    f"{'; '.join(SWITCHES)}. Compare its results only with that publication."
+    'The mode "paper" also leaves out these costs, as the publication on BeaconGNN does: '
+    f"{'; '.join(SWITCHES)}. Compare results of this mode only with that publication."
 )
 
 _NOT_MEASURED = (
@@ -145,17 +145,17 @@ def _page(
     return whole_page(title, f"{body}\n<h2>Glossary</h2>{glossary(words)}")
 
 
-_HEAD = ["platform", "graph", "targets/s", "us a batch", "flash us", "host us", "PCIe us"]
+_HEAD = ["platform", "graph", "targets/s", "us per batch", "flash us", "host us", "PCIe us"]
 _HEAD += ["compute us", "targets/J", "bound by", "times its lower bound"]
 _ALT = {
-    "steps": "targets a second of this host and of every device",
-    "throughput": "targets a second by platform",
-    "sweep": "targets a second over the swept constant",
+    "steps": "targets per second of this host and of every device",
+    "throughput": "targets per second by platform",
+    "sweep": "targets per second by value of the swept constant",
     "hops": "hops over time",
     "active": "active dies and channels over time",
     "latency": "time of a command by part",
-    "energy": "microjoules of a target by part",
-    "host": "random reads a second over queue depth",
+    "energy": "microjoules per target by part",
+    "host": "random reads per second by queue depth",
 }
 
 
@@ -190,8 +190,8 @@ def _chain(answer: Answer) -> str:
         f"<th>{explained('times with TLC')}</th></tr>"
         f"{''.join(_stage(step, here, top) for step in stages)}</table></div>"
         f'<p class="soft">Thick bars: flash that senses a page in {answer.sense_us:.3g} us. Thin '
-        "bars: TLC flash. In parentheses: the lowest and the highest rate of the batches of "
-        f"{_seeds(answer)}; for this host, of parts of the measurement. "
+        "bars: TLC flash. In parentheses: the lowest and the highest rate of a batch, with "
+        f"{_seeds(answer)}. For this host: of a part of the measurement. "
         f"Only {known} is measured. The devices are simulated. The devices that sample are designs "
         "from publications, not products. Targets/s include sampling, reading and computing the "
         "model on an accelerator.</p>"
@@ -222,12 +222,12 @@ def _about_host(answer: Answer) -> str:
     host = answer.host
     size = f"{host['read_bytes'] / 1024:g} KiB"
     said = [
-        f"Disk under {host.get('path', 'a path that is not known')}: "
+        f"Disk under {host.get('path', 'an unknown path')}: "
         f"{host['reads_per_s'][-1]:,.0f} random reads/s of {size} at queue depth "
         f"{host['depths'][-1]}, {host['bytes_per_s'] / 1e9:.2f} GB/s in sequential reads.",
         f"Each read takes {host['cpu_ns_per_read'] / 1e3:.2f} us of processor time; the host has "
         f"{host['cores']} cores.",
-        f"The loader reads rows: {reading_in_words(answer.reading)}.",
+        f"How the loader reads rows: {reading_in_words(answer.reading)}.",
     ]
     return "".join(f"<p>{explained(sentence)}</p>" for sentence in said)
 
@@ -243,7 +243,8 @@ def _sensitivities(answer: Answer) -> str:
         for one in answer.sensitivities
     ]
     now = answer.speedups[answer.sensitive]
-    lead = f"{answer.sensitive} is {now:.3g} times as fast as this host. It is most sensitive to"
+    gain = f"{answer.sensitive} is {now:.3g} times as fast as this host."
+    lead = f"{gain} This gain is most sensitive to"
     head = ["constant", "value", "gain with half", "gain with double"]
     return f"<p>{explained(lead)}:</p>{table(head, rows)}"
 
@@ -280,7 +281,7 @@ def _one_graph(drawn: dict[str, str], one: Runs) -> list[str]:
         drawn["active"],
         "<h2>Commands</h2>",
         drawn["latency"],
-        f"<p>{explained('Mean / p50 / p99')}, us:</p>",
+        f"<p>Time in us: {explained('mean / p50 / p99')}</p>",
         table(["platform", *plots.WAITS.values()], waits),
         "<h2>Energy</h2>",
         drawn["energy"],

@@ -185,8 +185,9 @@ class Requests:
         nodes = store.types.node_types[0].num_nodes
         if count - again > nodes:
             raise UnsupportedArgument(
-                f"{count} requests with {again} repeats have {count - again} different targets, "
-                f"but {store.path} has {nodes} nodes; ask for fewer requests or more repeats"
+                f"{count} requests, of which {again} repeat an earlier target, need "
+                f"{count - again} different targets, but {store.path} has only {nodes} nodes; "
+                "lower count= or raise repeats="
             )
         subgraphs = _Subgraphs(store, fanouts, seed)
         choice = _Choice(subgraphs, nodes, count, again, window, seed)
@@ -241,7 +242,7 @@ class Requests:
         within = whole("reorder_within", reorder_within, 0, REORDER_MAX)
         if within == 1:
             raise UnsupportedArgument(
-                "reorder_within is 1, which changes nothing; use 2 or more, or 0 to keep the order"
+                "reorder_within=1 changes nothing; use 2 or more, or 0 to keep the order"
             )
         keep = whole("keep_results", keep_results, 0, 1 << 32)
         served, reached = self.targets, self.about["locality_arrived"]
@@ -360,9 +361,8 @@ def _reached(choice: _Choice, wanted: float) -> _Reached:
         found = choice.walk(found.near, choice.count)
     if found.locality < wanted - MISSED:
         raise UnsupportedArgument(
-            f"the first {SAMPLE} requests reach locality {wanted:g}, but all {choice.count} "
-            f"requests together reach only {found.locality:.2f}; use fewer requests or a lower "
-            "locality"
+            f"the first {SAMPLE} requests reach locality={wanted:g}, but all {choice.count} "
+            f"requests together reach only {found.locality:.2f}; lower count= or locality="
         )
     return found
 
@@ -375,9 +375,9 @@ def _tuned(walk: Callable[[float], _Reached], wanted: float) -> _Reached:
     high = walk(NEAR_MAX)
     if wanted > high.locality + TOLERANCE:
         raise UnsupportedArgument(
-            f"locality {wanted:g} cannot be reached on this graph with these fanouts, windows and "
-            f"repeats; the largest is {high.locality:.2f}: use at most that, or a larger window, "
-            "larger fanouts or fewer repeats"
+            f"locality={wanted:g} cannot be reached on this graph: the largest locality with the "
+            f"given fanouts=, window= and repeats= is {high.locality:.2f}; lower locality=, raise "
+            "fanouts= or window=, or lower repeats="
         )
     best = min(low, high, key=lambda one: abs(one.locality - wanted))
     for _ in range(ROUNDS):
@@ -454,7 +454,7 @@ def _share(name: str, value: Any) -> float:
     """Returns an argument as float, if it is from 0 to 1."""
     is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
     if not is_number or not 0 <= float(value) <= 1:
-        raise UnsupportedArgument(f"{name} is {value!r}; use a number from 0 to 1")
+        raise UnsupportedArgument(f"{name}={value!r} is not valid: expected a number from 0 to 1")
     return float(value)
 
 
@@ -463,7 +463,7 @@ def _repeated(repeats: Any, count: int) -> int:
     again = round(_share("repeats", repeats) * count)
     if again >= count:
         raise UnsupportedArgument(
-            f"repeats is {repeats!r}, so {again} of {count} requests would repeat an earlier one, "
-            "but the first request cannot; use a smaller share"
+            f"repeats={repeats!r} makes {again} of {count} requests repeat an earlier one, but the "
+            "first request has no earlier one; lower repeats="
         )
     return again

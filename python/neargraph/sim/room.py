@@ -69,7 +69,7 @@ class Room:
         have, need = format_bytes(self.memory_bytes), format_bytes(self.needed_bytes)
         lead = f"The graph needs {need} of memory, and the memory budget is {have}"
         if self.fits:
-            return f"{lead}: it fits."
+            return f"{lead}: the graph fits."
         if self.fits_as is not None:
             found = self.sparse_bytes if self.fits_as == "sparse" else self.int8_bytes
             less = format_bytes(self._needed(found or 0))

@@ -157,7 +157,8 @@ def simulate(
 def given_trace(trace: Trace | None, dataset: str | None, drawn: dict[str, Any]) -> Trace:
     """Returns the trace, or one drawn from a data set with arguments of `Trace.of_dataset`."""
     if (trace is None) == (dataset is None):
-        raise UnsupportedArgument("expected a trace or dataset=, but not both; give one of them")
+        given = "neither" if trace is None else "both"
+        raise UnsupportedArgument(f"expected either a trace or dataset=, got {given}")
     if trace is None:
         return Trace.of_dataset(str(dataset), **drawn)
     if drawn:
@@ -170,7 +171,8 @@ def _placed(placement: str, trace: Trace, mode: Mode, device: Config) -> str:
     """Returns the placement, with "auto" resolved."""
     if placement not in ("auto", "random", "striped", "direct_layout"):
         raise UnsupportedArgument(
-            f'placement is {placement!r}; use "auto", "random", "striped" or "direct_layout"'
+            f'placement={placement!r} is not valid: expected "auto", "random", "striped" or '
+            '"direct_layout"'
         )
     if placement != "auto":
         return placement

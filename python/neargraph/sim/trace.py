@@ -85,8 +85,9 @@ class Trace:
         )
         if visits > VISITS_MAX:
             raise UnsupportedArgument(
-                f"{batches} batches of {batch_size} with fanouts {wanted} visit too many nodes: "
-                f"at most {VISITS_MAX:,} can be simulated; use fewer batches or smaller fanouts"
+                f"{batches} batches of {batch_size} targets with fanouts {wanted} visit too many "
+                f"nodes: {visits:,}, but at most {VISITS_MAX:,} can be simulated; use fewer or "
+                "smaller batches, or smaller fanouts"
             )
         core = _core.Trace.of_dataset(name, batches, batch_size, wanted, seed)
         known = DATASETS[name]
@@ -145,7 +146,7 @@ class Trace:
         if len(schema.node_types) != 1 or len(schema.edge_types) != 1:
             raise UnsupportedArgument(
                 f"a trace requires a store with one node type and one edge type; {store.path} has "
-                f"{len(schema.node_types)} and {len(schema.edge_types)}"
+                f"{len(schema.node_types)} node types and {len(schema.edge_types)} edge types"
             )
         (nodes,) = schema.node_types
         (edges,) = schema.edge_types
@@ -222,12 +223,12 @@ class Trace:
             said = " ".join(str(error).split())
             why = said if zipfile.is_zipfile(path) else "truncated, or not an .npz file"
             raise UnsupportedArgument(
-                f"{path} is not a complete trace ({why}); record it again with Trace.save"
+                f"{path} is not a complete trace ({why}); record the trace again"
             ) from error
         if store is not None and about.get("fingerprint") != store.fingerprint:
             raise UnsupportedArgument(
                 f"{path} was recorded on {about['source']}, not on the current version of "
-                f"{store.path}; record it again"
+                f"{store.path}; record the trace again"
             )
         return cls(core, about)
 
@@ -244,10 +245,10 @@ def _row(nodes: Any, tensor: str | None, row_bytes: int | None) -> tuple[int, in
         return 0, 0
     found = next((t for t in nodes.tensors if t.name == tensor), None)
     if found is None:
-        known = ", ".join(t.name for t in nodes.tensors) or "none"
+        known = " or ".join([*(t.name for t in nodes.tensors), "none (without rows)"])
         raise NameNotFound(
-            f"nodes have no tensor {tensor!r}; they have {known}; give another tensor, or "
-            "row_bytes=, or no tensor to record the topology alone"
+            f"the nodes of the store have no tensor {tensor!r}: expected {known}; or give "
+            "the size of a row with row_bytes="
         )
     return found.num_columns * found.numpy_dtype.itemsize, found.num_columns
 

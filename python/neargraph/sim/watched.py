@@ -225,9 +225,7 @@ def watch_loader(
     """
     from neargraph.loader.neighbor import NeighborLoader
 
-    for name, value in (("seconds", seconds), ("warm_seconds", warm_seconds)):
-        if not 0 < value <= 86_400:
-            raise UnsupportedArgument(f"{name} is {value!r}; use more than 0 s and at most a day")
+    _check_times(seconds=seconds, warm_seconds=warm_seconds)
     loader = NeighborLoader(
         store, list(fanouts), input_nodes, batch_size=batch_size, shuffle=True, seed=seed, **how
     )
@@ -260,6 +258,14 @@ def watch_loader(
         written_bytes=written / count,
         rates=[part[1] / part[2] for part in parts],
     )
+
+
+def _check_times(**times: float) -> None:
+    for name, value in times.items():
+        if not 0 < value <= 86_400:
+            raise UnsupportedArgument(
+                f"{name}={value!r} is not valid: expected more than 0 seconds, at most 86,400"
+            )
 
 
 def _endless(loader: Any) -> Iterator[Any]:

@@ -208,37 +208,47 @@ class TrainConfig:
     def __post_init__(self) -> None:
         for name, choices in _CHOICES.items():
             if getattr(self, name) not in choices:
-                raise ValueError(f"{name} is {getattr(self, name)!r}; use {', '.join(choices)}")
+                raise ValueError(
+                    f"{name}={getattr(self, name)!r} is not valid: expected one of "
+                    f"{', '.join(map(repr, choices))}"
+                )
         if not self.fanouts or any(f == 0 or f < -1 for f in self.fanouts):
             raise ValueError(
-                f"fanouts are {list(self.fanouts)}; use counts of at least 1, or -1 for all"
+                f"fanouts={list(self.fanouts)} is not valid: expected counts of at least 1, or "
+                "-1 for all"
             )
         for name in (*_FROM_ONE, *_FROM_ONE_TOO):
             if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; use 1 or more")
+                raise ValueError(f"{name}={getattr(self, name)} is not valid: expected 1 or more")
         for name in (*_FROM_ZERO, *_FROM_ZERO_TOO):
             if getattr(self, name) < 0:
-                raise ValueError(f"{name} is {getattr(self, name)}; use 0 or more")
+                raise ValueError(f"{name}={getattr(self, name)} is not valid: expected 0 or more")
         self._check_numbers()
         for name in ("dropout", "attention_dropout"):
             if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; use 0 or more, but below 1")
+                raise ValueError(
+                    f"{name}={getattr(self, name)} is not valid: expected at least 0 and below 1"
+                )
         if self.heads is not None and self.heads < 1:
-            raise ValueError(f"heads is {self.heads}; use 1 or more")
+            raise ValueError(f"heads={self.heads} is not valid: expected 1 or more")
         try:
             parse_bytes(self.embedding_memory)
         except ValueError as error:
-            raise ValueError(f"embedding_memory is not valid: {error}") from None
+            raise ValueError(f"embedding_memory= needs a size, but {error}") from None
         for name in ("lr", "embedding_lr"):
             rate = getattr(self, name)
             if rate is not None and rate <= 0:
-                raise ValueError(f"{name} is {rate}; use a rate above 0")
+                raise ValueError(f"{name}={rate} is not valid: expected a rate above 0")
         if not 0 < self.schedule_factor < 1:
             raise ValueError(
-                f"schedule_factor is {self.schedule_factor}; use a number above 0 and below 1"
+                f"schedule_factor={self.schedule_factor} is not valid: expected a number above 0 "
+                "and below 1"
             )
         if self.clip < 0:
-            raise ValueError(f"clip is {self.clip}; use a norm above 0, or 0 for none")
+            raise ValueError(
+                f"clip={self.clip} is not valid: expected a gradient norm above 0, or 0 for no "
+                "clipping"
+            )
         self._check_links()
 
     def _check_numbers(self) -> None:
@@ -246,35 +256,41 @@ class TrainConfig:
             value = getattr(self, name)
             numbers = value if isinstance(value, tuple) else [value or 0.0]
             if not all(map(math.isfinite, numbers)):
-                raise ValueError(f"{name} is {value}; use a finite number")
+                raise ValueError(f"{name}={value} is not valid: expected a finite number")
             if max(numbers) > _LARGEST:
-                raise ValueError(f"{name} is {value}; use a number up to {_LARGEST:g}")
+                raise ValueError(
+                    f"{name}={value} is not valid: expected a number up to {_LARGEST:g}"
+                )
         if self.seed > _SEED_MAX:
-            raise ValueError(f"seed is {self.seed}; use a number from 0 to {_SEED_MAX}")
+            raise ValueError(
+                f"seed={self.seed} is not valid: expected a number from 0 to {_SEED_MAX}"
+            )
 
     def _check_links(self) -> None:
         shares = self.holdout
         if len(shares) != 2 or min(shares) < 0 or sum(shares) >= 100 or not shares[1]:
             raise ValueError(
-                f"holdout is {list(shares)}; use two percentages, for validation and test, such as "
-                "10,10, with a test part above 0 and a sum below 100"
+                f"holdout={list(shares)} is not valid: expected percentages for validation and "
+                "test, such as 10,10, with a test part above 0 and a sum below 100"
             )
         if self.val_after is not None and self.test_after is None:
-            raise ValueError("val_after is given without test_after; give both, or only test_after")
+            raise ValueError(
+                "val_after= is given without test_after=; give both, or only test_after="
+            )
         if self.test_after is not None and shares != (10.0, 10.0):
             raise ValueError(
-                f"holdout is {list(shares)} and test_after is {self.test_after}, which exclude "
-                "each other; leave one of them out"
+                f"holdout={list(shares)} and test_after={self.test_after} exclude each other; "
+                "leave holdout= or test_after= out"
             )
         if None not in (self.val_after, self.test_after) and self._times[0] >= self._times[1]:
             raise ValueError(
-                f"val_after is {self.val_after} and test_after is {self.test_after}; use a "
-                "val_after below test_after"
+                f"val_after={self.val_after} is not valid: expected a time below "
+                f"test_after={self.test_after}"
             )
         for name in ("train_edges", "eval_edges"):
             bound = getattr(self, name)
             if bound is not None and bound < 1:
-                raise ValueError(f"{name} is {bound}; use 1 or more")
+                raise ValueError(f"{name}={bound} is not valid: expected 1 or more")
 
     @property
     def _times(self) -> tuple[int, int]:
@@ -332,5 +348,5 @@ class TrainConfig:
             if name not in free and saved.get(name) != value:
                 raise StateMismatch(
                     f"the training state was written with {name}={saved.get(name)}, but this run "
-                    f"has {value}; use the same setting or another training state"
+                    f"has {name}={value}; use the same value, or another training state"
                 )

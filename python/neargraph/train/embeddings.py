@@ -106,8 +106,8 @@ class Embeddings:
             )
         except BudgetTooSmall as error:
             raise ValueError(
-                f"embedding_memory is {config.embedding_memory!r}; use at least "
-                f"{error.minimum_bytes} bytes, the size of one row with its state"
+                f"embedding_memory={config.embedding_memory!r} is not valid: expected at least "
+                f"{error.minimum_bytes} bytes, the size of one row with its optimiser state"
             ) from None
 
     def _check(
@@ -141,9 +141,10 @@ class Embeddings:
     def _not_ours(self, path: str, owner: NodeType) -> UnsupportedArgument:
         name = self._config.embedding_name
         return UnsupportedArgument(
-            f"{path}: node type {owner.name!r} has a tensor {name!r}, or parts of it, from another "
-            "run; give another embedding_name=, or resume that run. If it failed before its first "
-            "step, a run with the same embedding=, embedding_optimizer= and seed= reuses the rows"
+            f"{path}: node type {owner.name!r} already has the tensor {name!r}, or a tensor of "
+            "its optimiser, from another run or an import; give another embedding_name=, or "
+            "resume that run. If that run failed before its first step, a run with the same "
+            "embedding=, embedding_optimizer= and seed= reuses the rows"
         )
 
     def _check_there(self, path: str, owners: list[NodeType]) -> None:
@@ -153,8 +154,9 @@ class Embeddings:
             for owner in owners:
                 if all(tensor.name != wanted for tensor in owner.tensors):
                     raise StateMismatch(
-                        f"{path}: node type {owner.name!r} lacks the tensor {wanted!r}, which "
-                        "belongs to the training state; use the store of that run"
+                        f"{path}: the training state needs learned rows, but node type "
+                        f"{owner.name!r} of this store has no tensor {wanted!r}; use the store "
+                        "that the run of the training state has written"
                     )
 
     @property
@@ -162,7 +164,10 @@ class Embeddings:
         """A note on the learned rows, for the user."""
         width, names = self._config.embedding, ", ".join(self._rows)
         tensor = self._config.embedding_name
-        return f"learned rows: {width} numbers per node of {names}, in {tensor!r} of the store"
+        return (
+            f"learned rows: {width} numbers per node of {names}, in the tensor {tensor!r} of the "
+            "store"
+        )
 
     def inputs(self, batch: Any) -> Any:
         """Returns the current rows of the nodes of a batch: [n, d], or by node type."""
@@ -207,6 +212,7 @@ class Embeddings:
             rows.check_identity(state[name])
             if rows.steps != state[name]["step"]:
                 raise StateMismatch(
-                    f"{path}: rows of {name!r} are at step {rows.steps:,}, but the training state "
-                    f"is from step {state[name]['step']:,}; resume its run first"
+                    f"{path}: the learned rows of node type {name!r} are at step {rows.steps:,}, "
+                    f"but the training state is from step {state[name]['step']:,}; resume the "
+                    "run of this training state first"
                 )

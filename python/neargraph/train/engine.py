@@ -75,8 +75,8 @@ class Trainer:
             self._parameters += list(self.task.head.parameters())
         if not self._parameters and self._embeddings is None:
             raise UnsupportedArgument(
-                f"the model {config.model} has no parameters, and stored features are not trained, "
-                "so there is nothing to learn; use decoder='mlp', or another model"
+                f"the model {config.model!r} has no parameters, and stored features are not "
+                "trained, so there is nothing to learn; use decoder='mlp', or another model"
             )
         # Adam accepts a group without parameters, but not an empty list of parameters.
         self.optimizer = torch.optim.Adam(
@@ -124,7 +124,8 @@ class Trainer:
                 )
         if is_late and not is_empty:
             vain = [f"{name}={value!r}" for name, value in asking.items()]
-            more = f", so {' and '.join(vain)} has no effect" if vain else ""
+            has = "has" if len(vain) == 1 else "have"
+            more = f", so {' and '.join(vain)} {has} no effect" if vain else ""
             self.task.notes.append(
                 f"no validation: val_every={config.val_every} is larger than "
                 f"epochs={config.epochs}{more}"
@@ -150,7 +151,7 @@ class Trainer:
         self.result.stopped_early = self._epoch < self.config.epochs
         if self.result.stopped_early:
             self.result.notes.append(
-                f"stopped after epoch {self._epoch}: no better {self.first.text} for "
+                f"stopped after epoch {self._epoch}: {self.first.text} did not improve in "
                 f"{self.config.patience} validations"
             )
         self.result.tested = self._choose()
@@ -202,12 +203,13 @@ class Trainer:
             if len(bad):
                 of = "" if kind is None else f"{kind} "
                 return LossNotFinite(
-                    f"{self._store.path}: {what}; x has NaN or infinite values at {len(bad)} of "
-                    f"{len(part.x)} nodes of the batch, such as {of}node {int(part.n_id[bad[0]])}; "
-                    "import finite features, or replace these rows with update_features"
+                    f"{self._store.path}: {what}; the tensor 'x' has NaN or infinite values at "
+                    f"{len(bad)} of {len(part.x)} nodes of the batch, such as {of}node "
+                    f"{int(part.n_id[bad[0]])}; import finite features, or replace these rows "
+                    "with update_features"
                 )
         return LossNotFinite(
-            f"{self._store.path}: {what}, but the features of the batch are finite; use an lr= "
+            f"{self._store.path}: {what}, but the features of the batch are finite; use lr= "
             f"below {self.config.lr}, or scale the features"
         )
 
@@ -318,7 +320,7 @@ class Trainer:
         for name, count in metrics.left_out().items():
             note = (
                 f"{split}: {name} leaves out {count} of {self.task.outputs} classes or labels, "
-                "whose targets are all equal"
+                "because all targets of each of them are equal"
             )
             self.result.notes += [] if note in self.result.notes else [note]
         return found | self._rank(split) if final and self.config.rank_all else found
@@ -470,6 +472,6 @@ def check_store(
     if state["fingerprint"] != ours:
         raise StateMismatch(
             f"{path}: the training state belongs to a store with fingerprint "
-            f"{state['fingerprint']}, but {store.path} has {ours}: it is another store, or was "
-            "changed since; use the original store, or train again"
+            f"{state['fingerprint']}, but {store.path} has fingerprint {ours}: {store.path} "
+            "is another store, or was changed since then; use the original store, or train again"
         )

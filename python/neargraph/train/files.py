@@ -68,15 +68,15 @@ def read_yaml(path: Path) -> dict[str, Any]:
     yaml = _yaml()
     try:
         if path.stat().st_size > _LARGEST_BYTES:
-            raise UnsupportedArgument(f"{path} is larger than 1 MiB: it is not a settings file")
+            raise UnsupportedArgument(f"{path} is larger than 1 MiB and is not a settings file")
         found = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         why = " ".join(str(error).split())
-        raise UnsupportedArgument(f"{path}: not valid YAML ({why})") from error
+        raise UnsupportedArgument(f"{path} is not valid YAML ({why})") from error
     if found is None:
         return {}
     if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
-        raise UnsupportedArgument(f"{path}: not a mapping of names to values, like 'epochs: 10'")
+        raise UnsupportedArgument(f"{path} is not a mapping of names to values, like 'epochs: 10'")
     return found
 
 

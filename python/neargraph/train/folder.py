@@ -72,7 +72,7 @@ class RunFolder:
         """
         if path.exists() or path.is_symlink():
             is_run = (path / "config.yaml").is_file()
-            resume = f", or resume it: `neargraph train --resume {path}`" if is_run else ""
+            resume = f", or resume this run: `neargraph train --resume {path}`" if is_run else ""
             raise UnsupportedArgument(
                 f"{path} already exists, and a run overwrites nothing; use another name{resume}"
             )

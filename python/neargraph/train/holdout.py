@@ -140,14 +140,14 @@ def collect(store: Store, edge_type: EdgeType, holdout: Holdout) -> dict[str, Co
     config = holdout.config
     if holdout.by_time and not edge_type.has_time:
         raise UnsupportedArgument(
-            f"{store.path}: edges of {edge_type.triple} have no times, which test_after needs; "
+            f"{store.path}: edges of {edge_type.triple} have no times, which test_after= needs; "
             "use holdout= instead of test_after="
         )
     fits = store.core.memory_bytes // 4 // (32 if holdout.by_time else 24)
     if config.train_edges is None and edge_type.num_edges > fits:
         raise UnsupportedArgument(
-            f"{store.path}: {edge_type.num_edges:,} links need more than a quarter of the memory; "
-            f"set train_edges= to at most {fits:,}, or raise memory="
+            f"{store.path}: {edge_type.num_edges:,} links need more than a quarter of the memory "
+            f"budget; set train_edges= to at most {fits:,}, or raise memory="
         )
     found = {name: Collected(config.eval_edges) for name in SPLITS}
     found["train"] = Collected(config.train_edges)

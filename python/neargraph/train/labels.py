@@ -109,8 +109,8 @@ def label_facts(
     shape = meta.shape
     if len(shape) > 1:
         raise UnsupportedArgument(
-            f"{snapshot.path}: {name} of {owner.name!r} has rows of shape {list(shape)}: labels "
-            "must have at most one dimension per row"
+            f"{snapshot.path}: tensor {name!r} of node type {owner.name!r} has rows of shape "
+            f"{list(shape)}: labels must have at most one dimension per row"
         )
     is_float = np.dtype(meta.numpy_dtype).kind == "f" or meta.dtype == "bf16"
     facts = LabelFacts(meta.num_columns, shape in ((), (1,)), is_float)
@@ -148,7 +148,7 @@ def target_of(config: TrainConfig, facts: LabelFacts, where: str) -> Target:
         objective = next(name for name, known in _OBJECTIVES.items() if known == kind)
         raise UnsupportedArgument(
             f"loss={loss!r} does not support objective={objective!r}; use "
-            f"{' or '.join(_LOSSES[kind])}"
+            f"{' or '.join(f'loss={known!r}' for known in _LOSSES[kind])}"
         )
     tally = facts.tally(kind)
     if not tally.known["train"]:
@@ -174,8 +174,8 @@ def _check_kind(kind: Kind, facts: LabelFacts, where: str, *, is_given: bool) ->
     if kind == "classes":
         if not facts.is_flat:
             raise UnsupportedArgument(
-                f"{where} has {facts.columns} columns, but single-label needs one class per row; "
-                "use objective='multi-label' or objective='regression'"
+                f"{where} has {facts.columns} columns, but objective='single-label' needs one "
+                "class per row; use objective='multi-label' or objective='regression'"
             )
         if not facts.is_whole:
             raise UnsupportedArgument(

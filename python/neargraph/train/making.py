@@ -25,11 +25,13 @@ def make_task(
     check_combination(config, store.schema, store.path)
     if in_memory and config.task != "node":
         raise UnsupportedArgument(
-            f"in_memory=True supports the task node only, not {config.task}; leave it out"
+            f"in_memory=True supports only the task 'node', not {config.task!r}; leave "
+            "in_memory= out"
         )
     if in_memory and config.embedding:
         raise UnsupportedArgument(
-            "in_memory=True does not support learned rows (embedding=); leave one of them out"
+            "in_memory=True does not support learned rows (embedding=); leave in_memory= or "
+            "embedding= out"
         )
     if config.task == "graph":
         return GraphTask(store, config, device)

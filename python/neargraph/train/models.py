@@ -4,6 +4,7 @@
 combination that is not valid raises an error that names it, before anything is read.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -70,8 +71,8 @@ def notes_of(config: TrainConfig, schema: Schema) -> list[str]:
     }.get(sampler_of(config))
     if parts is not None and config.batch_size != TrainConfig().batch_size:
         notes.append(
-            f"batch_size={config.batch_size} applies to validation and test only: a training batch "
-            f"of the sampler {sampler_of(config)} is {parts}"
+            f"batch_size={config.batch_size} applies to validation and test only: a training "
+            f"batch of the sampler {sampler_of(config)!r} is {parts}"
         )
     return notes
 
@@ -87,7 +88,9 @@ def check_names(config: TrainConfig) -> None:
         ("sampler", config.sampler, {"auto": None, **SAMPLERS}),
     ):
         if value not in table:
-            raise UnsupportedArgument(f"{name} is {value!r}; use {', '.join(table)}")
+            raise UnsupportedArgument(
+                f"{name}={value!r} is not valid: expected one of {', '.join(map(repr, table))}"
+            )
 
 
 def check_combination(config: TrainConfig, schema: Schema, path: str) -> None:
@@ -110,28 +113,29 @@ def check_combination(config: TrainConfig, schema: Schema, path: str) -> None:
             having = [name for name in having if MODELS[name].degrees == "none"]
             by_time = " with temporal='last'"
         raise UnsupportedArgument(
-            f"{path}: the model {config.model} needs a store that is {' or '.join(model.stores)}"
-            f"{only}, but this one is {kind}; use {', '.join(having)}{by_time}"
+            f"{path}: the model {config.model!r} needs a store that is "
+            f"{' or '.join(model.stores)}{only}, but this store is {kind}; use one of the models "
+            f"{_listed(having)}{by_time}"
         )
     fitting = samplers_of(config)
     if config.task not in model.tasks or not fitting:
         having = [name for name, row in MODELS.items() if config.task in row.tasks]
         raise UnsupportedArgument(
-            f"the model {config.model} does not support the task {config.task}; use "
-            f"{', '.join(name for name in having if name != config.model)}"
+            f"the model {config.model!r} does not support the task {config.task!r}; use one of "
+            f"the models {_listed(name for name in having if name != config.model)}"
         )
     sampler = sampler_of(config)
     if sampler not in fitting:
         raise UnsupportedArgument(
-            f"the model {config.model} does not support the sampler {sampler} for the task "
-            f"{config.task}; use {', '.join(fitting)}"
+            f"the model {config.model!r} does not support the sampler {sampler!r} for the task "
+            f"{config.task!r}; use one of the samplers {_listed(fitting)}"
         )
     if kind not in SAMPLERS[sampler].kinds:
         having = [name for name in fitting if kind in SAMPLERS[name].kinds]
         raise UnsupportedArgument(
-            f"{path}: the sampler {sampler} needs a store that is "
-            f"{' or '.join(SAMPLERS[sampler].kinds)}, but this one is {kind}; use "
-            f"{', '.join(having)}"
+            f"{path}: the sampler {sampler!r} needs a store that is "
+            f"{' or '.join(SAMPLERS[sampler].kinds)}, but this store is {kind}; use one of the "
+            f"samplers {_listed(having)}"
         )
     check_method(config, sampler)
     _check_walks(config, sampler)
@@ -143,6 +147,10 @@ def check_combination(config: TrainConfig, schema: Schema, path: str) -> None:
     _check_times(config)
 
 
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(map(repr, names))
+
+
 def _check_directions(config: TrainConfig, schema: Schema, path: str) -> None:
     """Rejects a store of two node types, with a way to make it fit the model."""
     stores = MODELS[config.model].stores
@@ -152,18 +160,19 @@ def _check_directions(config: TrainConfig, schema: Schema, path: str) -> None:
     if "bipartite" in stores and lead_one_way(schema):
         lists = ", ".join(",".join(t.triple) for t in schema.edge_types)
         raise UnsupportedArgument(
-            f"{path}: the model {config.model} passes messages in both directions between {first} "
-            f"and {second}, but the edges {lists} have one direction; import again with "
-            "`neargraph import --reverse`"
+            f"{path}: the model {config.model!r} passes messages in both directions between "
+            f"{first!r} and {second!r}, but the edges {lists} lead in one direction only; import "
+            "the graph again with `neargraph import --reverse`"
         )
     if MODELS[config.model].loader == "temporal":
         return
     if config.task == "link" and "bipartite" not in stores:
         raise UnsupportedArgument(
-            f"{path}: the model {config.model} needs a store that is {' or '.join(stores)} (one "
-            f"node type and one edge type), but this one has {first} and {second}; import both as "
-            "one node type with `neargraph import --undirected` (see docs/how-to/training.md), or "
-            "use " + ", ".join(name for name, row in MODELS.items() if "bipartite" in row.stores)
+            f"{path}: the model {config.model!r} needs a store that is {' or '.join(stores)} "
+            f"(one node type and one edge type), but this store has the node types {first!r} and "
+            f"{second!r}; import both as one node type with `neargraph import --undirected` (see "
+            "docs/how-to/training.md), or use one of the models "
+            + _listed(name for name, row in MODELS.items() if "bipartite" in row.stores)
         )
 
 
@@ -177,40 +186,46 @@ def _check_effects(config: TrainConfig, sampler: str) -> None:
     """Rejects settings that the task, sampler or schedule of a run would ignore."""
     default = TrainConfig()
     for names, has_effect, what in (
-        ((*_OF_LINKS, *_OF_LINKS_TOO), config.task == "link", "the task link"),
-        (("pool",), config.task == "graph", "the task graph"),
+        ((*_OF_LINKS, *_OF_LINKS_TOO), config.task == "link", "the task 'link'"),
+        (("pool",), config.task == "graph", "the task 'graph'"),
         *(((name,), *_taken(config, name)) for name in _OF_MODELS),
-        (("split_index",), config.task != "link", "the tasks node and graph"),
-        (("holdout",), config.task != "node", "the tasks link and graph"),
-        (("target",), config.task != "graph", "the tasks node and link"),
-        (("embedding",), config.task != "graph", "the tasks node and link"),
-        (("temporal",), config.task == "link", "the task link"),
+        (("split_index",), config.task != "link", "the tasks 'node' and 'graph'"),
+        (("holdout",), config.task != "node", "the tasks 'link' and 'graph'"),
+        (("target",), config.task != "graph", "the tasks 'node' and 'link'"),
+        (("embedding",), config.task != "graph", "the tasks 'node' and 'link'"),
+        (("temporal",), config.task == "link", "the task 'link'"),
         (_OF_ROWS, bool(config.embedding), "learned rows, which need embedding="),
         (("hidden",), config.model != "lightgcn", "models with hidden layers"),
         (
             ("lr", "weight_decay", "clip"),
             config.model != "lightgcn" or config.decoder == "mlp",
-            "models and decoders with parameters (learned rows have embedding_lr)",
+            "models and decoders with parameters (for learned rows, give embedding_lr=)",
         ),
         (
             ("dropout",),
             config.model != "lightgcn" or config.decoder == "mlp",
             "models and decoders with hidden layers",
         ),
-        (("parts",), sampler in ("cluster", "random-node"), "the samplers cluster and random-node"),
-        (("batch_parts",), sampler == "cluster", "the sampler cluster"),
-        (("walk_length",), sampler == "saint-walk", "the sampler saint-walk"),
-        (("steps", "coverage"), sampler in _SAINT, f"the samplers {', '.join(_SAINT)}"),
+        (
+            ("parts",),
+            sampler in ("cluster", "random-node"),
+            "the samplers 'cluster' and 'random-node'",
+        ),
+        (("batch_parts",), sampler == "cluster", "the sampler 'cluster'"),
+        (("walk_length",), sampler == "saint-walk", "the sampler 'saint-walk'"),
+        (("steps", "coverage"), sampler in _SAINT, f"the samplers {_listed(_SAINT)}"),
         (
             ("schedule_epochs", "schedule_factor"),
             config.schedule in ("step", "plateau"),
-            "the schedules step and plateau",
+            "the schedules 'step' and 'plateau'",
         ),
     ):
         for name in names:
             value = getattr(config, name)
             if not has_effect and value != getattr(default, name):
-                raise UnsupportedArgument(f"{name}={value!r} applies only to {what}; leave it out")
+                raise UnsupportedArgument(
+                    f"{name}={value!r} applies only to {what}; leave {name}= out"
+                )
 
 
 def _check_lists(config: TrainConfig, sampler: str, schema: Schema, path: str) -> None:
@@ -221,13 +236,13 @@ def _check_lists(config: TrainConfig, sampler: str, schema: Schema, path: str) -
     if config.coverage and not edges.has_edge_ids:
         missing["edge-ids"] = f"edge ids (for coverage={config.coverage})"
     if sampler == "saint-edge" and not (edges.undirected or schema.reverse_types):
-        missing["reverse"] = "the reverse edges (for the degrees that determine its draws)"
+        missing["reverse"] = "the reverse edges (for the degrees by which it draws edges)"
     if missing:
         flags = " ".join(f"--{option}" for option in missing)
         again = f"import again with `neargraph import {flags}`"
         again += "; coverage=0 needs no edge ids" if "edge-ids" in missing else ""
         raise UnsupportedArgument(
-            f"{path}: the sampler {sampler} needs {' and '.join(missing.values())}, which this "
+            f"{path}: the sampler {sampler!r} needs {' and '.join(missing.values())}, which this "
             f"store does not have; {again}"
         )
 
@@ -236,7 +251,7 @@ def _taken(config: TrainConfig, setting: str) -> tuple[bool, str]:
     """Returns whether the model of a run has a setting, and the models that have it."""
     # The class of hetero-sage has the settings of attention layers, but does not use them.
     taking = [m for m, row in MODELS.items() if setting in row.defaults() and m != "hetero-sage"]
-    what = f"the models {', '.join(taking)}"
+    what = f"the models {_listed(taking)}"
     if setting == "norm" and len(config.fanouts) == 1:
         # Only GIN has hidden layers inside a layer.
         return config.model == "gin", f"{what} with a hidden layer, which needs several fanouts"
@@ -254,17 +269,18 @@ def _check_rows(config: TrainConfig, schema: Schema, path: str) -> None:
         return
     if not names:
         raise UnsupportedArgument(
-            f"{path}: embedding={config.embedding} learns rows of nodes without x, but all node "
-            "types have x; leave embedding= out"
+            f"{path}: embedding={config.embedding} learns rows of nodes without the tensor 'x', "
+            "but all node types have a tensor 'x'; leave embedding= out"
         )
     if config.tested == "best":
         raise UnsupportedArgument(
-            "the store keeps only the last learned rows, so the best epoch cannot be tested with "
-            "embedding=; give test_on='last'"
+            "embedding= keeps only the learned rows of the last step in the store, so the rows "
+            "of the best epoch cannot be tested; give test_on='last'"
         )
     if config.row_normalize and schema.is_homogeneous:
         raise UnsupportedArgument(
-            "row_normalize=True applies only to stored features, not to learned rows; leave it out"
+            "row_normalize=True applies only to stored features, not to learned rows; leave "
+            "row_normalize= out"
         )
 
 
@@ -272,15 +288,18 @@ def _check_widths(config: TrainConfig, schema: Schema, path: str) -> None:
     """Rejects rows of several widths for a model that adds them."""
     widths = widths_of(schema, config)
     if config.model in _ONE_WIDTH and len(set(widths.values())) > 1:
-        each = ", ".join(f"{name} has {width}" for name, width in widths.items())
+        each = " and ".join(
+            f"the rows of {name!r} have width {width}" for name, width in widths.items()
+        )
         raise UnsupportedArgument(
-            f"{path}: the model {config.model} needs rows of one width for all nodes, but {each}; "
-            "set embedding= to the width of x, or import x of one width"
+            f"{path}: the model {config.model!r} needs rows of one width for all nodes, but "
+            f"{each}; set embedding= to the width of the tensor 'x', or import tensors 'x' of "
+            "one width"
         )
     if config.model in _ONE_WIDTH and not config.embedding and without_features(schema):
         raise UnsupportedArgument(
-            f"{path}: the model {config.model} needs a row for each node, but nodes have no x; "
-            "learn rows with embedding=, such as embedding=64"
+            f"{path}: the model {config.model!r} needs a row for each node, but the nodes have "
+            "no tensor 'x'; learn rows with embedding=, such as embedding=64"
         )
 
 
@@ -288,20 +307,21 @@ def _check_walks(config: TrainConfig, sampler: str) -> None:
     """Rejects settings that random walks and rankings cannot follow."""
     if sampler == "pinsage" and (config.test_after is not None or config.strategy is not None):
         raise UnsupportedArgument(
-            "the sampler pinsage ignores times, so it does not support test_after and temporal=; "
-            "use holdout="
+            "the sampler 'pinsage' ignores times, so it does not support test_after= and "
+            "temporal=; use holdout="
         )
     if config.rank_all and config.strategy is not None:
         is_set = MODELS[config.model].loader != "temporal"
         raise UnsupportedArgument(
-            f"rank_all needs one row per node, but with temporal={config.strategy!r} rows differ "
-            f"between links; leave rank_all={' or temporal=' if is_set else ''} out"
+            f"rank_all= needs one row per node, but with temporal={config.strategy!r} the row of "
+            f"a node differs between links; leave rank_all={' or temporal=' if is_set else ''} "
+            "out"
         )
     for name in config.rank_all:
         ranked_at(name)
     if config.rank_all and config.decoder != "dot":
         raise UnsupportedArgument(
-            f"rank_all ranks by dot products of rows and does not support "
+            "rank_all= ranks by dot products of rows and does not support "
             f"decoder={config.decoder!r}; use decoder='dot'"
         )
 
@@ -323,8 +343,8 @@ def _check_layers(config: TrainConfig) -> None:
     given = config.fanouts != TrainConfig().fanouts
     if config.task == "graph" and given and set(config.fanouts) != {-1}:
         raise UnsupportedArgument(
-            f"fanouts are {list(config.fanouts)}, but the task graph reads whole graphs; give -1 "
-            f"for each layer: {','.join(['-1'] * len(config.fanouts))}"
+            f"fanouts={list(config.fanouts)} is not valid for the task 'graph', which reads "
+            f"whole graphs: expected -1 for each layer, {','.join(['-1'] * len(config.fanouts))}"
         )
 
 
@@ -333,19 +353,19 @@ def _check_times(config: TrainConfig) -> None:
     if config.strategy is None:
         if MODELS[config.model].loader == "temporal":
             raise UnsupportedArgument(
-                f"the model {config.model} does not support temporal='off', because it sees only "
-                "the past; use temporal='last' or temporal='uniform'"
+                f"the model {config.model!r} does not support temporal='off', because this model "
+                "uses only the past; use temporal='last' or temporal='uniform'"
             )
         return
     if config.test_after is None:
         raise UnsupportedArgument(
             f"temporal={config.strategy!r} trains on the past and tests on later links; give "
-            "test_after, the time after which links are for test"
+            "test_after=, the time after which links are for test"
         )
     if MODELS[config.model].degrees != "none":
         raise UnsupportedArgument(
-            f"the model {config.model} uses degrees of the whole graph, which include the future; "
-            "use the model sage, gat or temporal, or use temporal='off'"
+            f"the model {config.model!r} uses degrees of the whole graph, which include the "
+            "future; use the model 'sage', 'gat' or 'temporal', or use temporal='off'"
         )
 
 

@@ -85,7 +85,8 @@ def _page(folder: Path, config: TrainConfig, store: str, result: TrainResult, me
     useful = [row["useful_bytes"] / 1e6 for row in rows]
     parts = [
         f"<h1>{escape(title)}</h1>",
-        f'<p class="soft">run {escape(str(folder.name))}, predicts {escape(result.objective)}</p>',
+        f'<p class="soft">run {escape(str(folder.name))}, objective and loss: '
+        f"{escape(result.objective)}</p>",
         _facts(result),
         *(f'<p class="note">{escape(note)}</p>' for note in result.notes),
         _curve("Loss by step", svg([("loss", steps, result.losses)], "step", "loss by step")),

@@ -81,10 +81,10 @@ def fit(
     if out is not None:
         if state is not None:
             raise UnsupportedArgument(
-                "a run with out= keeps its training states in that directory; leave state= out"
+                "a run with out= keeps its training states in the directory out=; leave state= out"
             )
         if in_memory:
-            raise UnsupportedArgument("a run with out= reads from disk; leave in_memory=True out")
+            raise UnsupportedArgument("a run with out= reads from disk; leave in_memory= out")
         RunFolder.check_new(Path(out))
     heard: dict[str, Any] = {"progress": progress, "watch": watch}
     with repeatable(config.seed):
@@ -129,7 +129,8 @@ def resume(
     folder = RunFolder.open(Path(out)).changed(epochs, memory, backend)
     if folder.is_finished and not _goes_on(folder):
         raise UnsupportedArgument(
-            f"{out}: the run has ended; set epochs= above {folder.config.epochs} to continue it"
+            f"{out}: the run has ended; set epochs= above {folder.config.epochs} to continue the "
+            "run"
         )
     with folder.locked(), open_store(folder) as store, repeatable(folder.config.seed):
         trainer = Trainer(store, folder.config, state=folder.last, progress=progress, watch=watch)
@@ -164,9 +165,14 @@ def evaluate(
     folder = RunFolder.open(Path(out))
     which = folder.tested if state == "auto" else state
     if which not in ("last", "best"):
-        raise UnsupportedArgument(f"state is {which!r}; use 'last', 'best' or 'auto'")
+        raise UnsupportedArgument(
+            f"state={which!r} is not valid: expected 'last', 'best' or 'auto'"
+        )
     if which == "best" and folder.config.embedding:
-        raise UnsupportedArgument("the store keeps only the last learned rows; use state='last'")
+        raise UnsupportedArgument(
+            "state='best' is not supported after training with embedding=, which keeps only the "
+            "learned rows of the last step; use state='last'"
+        )
     saved = folder.parameters(which)
     with open_store(folder, store) as opened, repeatable(folder.config.seed):
         file = folder.best if which == "best" else folder.last
@@ -174,7 +180,7 @@ def evaluate(
         trainer.measure_saved()
         metrics = trainer.evaluate(split, final=True)
     if not metrics:
-        raise UnsupportedArgument(f"{out}: the split {split} is empty, or has no known labels")
+        raise UnsupportedArgument(f"{out}: the split {split!r} is empty, or has no known labels")
     epoch = int(saved["epoch"])
     found: Evaluation = {
         "split": split,  # type: ignore[typeddict-item]

@@ -155,8 +155,8 @@ def _shadow(feed: Feed, seeds: Any, train: bool) -> EpochLoader:
     config = feed.config
     if len(set(config.fanouts)) != 1:
         raise UnsupportedArgument(
-            f"fanouts are {list(config.fanouts)}; use the same number in each hop for the sampler "
-            "shadow, such as 10,10"
+            f"fanouts={list(config.fanouts)} is not valid for the sampler 'shadow': expected the "
+            "same number in each hop, such as 10,10"
         )
     options = {**feed.options(train=train), "batch_size": config.batch_size}
     depth = len(config.fanouts)
@@ -208,6 +208,6 @@ def check_method(config: TrainConfig, sampler: str) -> None:
     """
     if config.method != "uniform" and sampler != "neighbor":
         raise UnsupportedArgument(
-            f"method={config.method!r} applies only to the sampler neighbor, not to {sampler}; "
-            "leave one of them out"
+            f"method={config.method!r} applies only to the sampler 'neighbor', not to "
+            f"{sampler!r}; leave method= out, or use sampler='neighbor'"
         )

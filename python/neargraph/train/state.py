@@ -45,8 +45,8 @@ def load_state(path: Path) -> dict[str, Any] | None:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
         raise StateMismatch(
-            f"{path} is not a readable training state ({error}); remove it"
+            f"{path} is not a readable training state ({error}); remove this file"
         ) from error
     if not isinstance(state, dict) or state.get("format") != _FORMAT:
-        raise StateMismatch(f"{path} is not a training state of this version; remove it")
+        raise StateMismatch(f"{path} is not a training state of this version; remove this file")
     return state

@@ -118,7 +118,7 @@ def make_event(schema: Schema, row: int, given: Mapping[str, Any], dense: bool) 
     """
     op = str(given.get("op", ""))
     if op not in OPS:
-        what = f"{shown(op)} is not a valid op" if op else "op is missing"
+        what = f"op {shown(op)} is not valid" if op else "op is missing"
         raise UnsupportedArgument(f"{what}: expected {', '.join(OPS)}")
     edge_id = given.get("edge_id")
     has_edge_id = edge_id is not None and not (dense and _integer("edge_id", edge_id) < 0)
@@ -138,7 +138,7 @@ def make_event(schema: Schema, row: int, given: Mapping[str, Any], dense: bool) 
         values = _useful(op, owner, values)
     for name in needed:
         if name not in values:
-            raise UnsupportedArgument(f"{op} requires {name}")
+            raise UnsupportedArgument(f"{op} requires a value in column {name!r}")
     return Event(row, op, owner, values, _features(op, owner, given, dense))
 
 
@@ -170,7 +170,7 @@ def _features(
         elif not dense:
             of = owner.name if isinstance(owner, NodeType) else owner.triple
             raise UnsupportedArgument(
-                f"{op} of {of!r} does not use column {name!r}; leave the field empty"
+                f"{op} of {of!r} does not use column {name!r}; leave the field empty in this row"
             )
     if op == "update" and not features:
         raise UnsupportedArgument("update requires a value for at least one tensor")
@@ -186,14 +186,16 @@ def _row(meta: TensorMeta, value: Any) -> Any:
         try:
             array = texts.astype(kind)
         except (ValueError, OverflowError) as error:
-            raise UnsupportedArgument(f"{meta.name}: {shown(str(error))[1:-1]}") from None
+            raise UnsupportedArgument(f"tensor {meta.name!r}: {shown(str(error))[1:-1]}") from None
         overflown = np.isinf(array) & (np.char.find(np.char.lower(texts.astype(str)), "inf") < 0)
         if overflown.any():
             what = shown(str(texts[overflown].flat[0]))
-            raise UnsupportedArgument(f"{meta.name}: {what} does not fit in 64 bits")
+            raise UnsupportedArgument(f"tensor {meta.name!r}: {what} does not fit in 64 bits")
         if meta.dtype == "bool":
             if not np.isin(array, (0, 1)).all():
-                raise UnsupportedArgument(f"{meta.name} is bool: expected 0 or 1, got {array}")
+                raise UnsupportedArgument(
+                    f"tensor {meta.name!r} has dtype bool: expected 0 or 1, got {array}"
+                )
             array = array.astype(np.bool_)
     if array.ndim <= 1 and array.size == int(np.prod(meta.shape)):
         array = array.reshape(meta.shape)

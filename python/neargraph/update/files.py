@@ -70,8 +70,9 @@ class EventFile(ABC):
             tensor = name if name in self._tensors or parts is None else parts[1]
             if name not in FIELDS and tensor not in self._tensors:
                 self.refuse(
-                    f"column {shown(name)} is not valid: expected one of {', '.join(FIELDS)}, or a "
-                    f"tensor of the store ({', '.join(sorted(self._tensors)) or 'it has none'})"
+                    f"column {shown(name)} is not valid: expected one of {', '.join(FIELDS)}, or "
+                    "a tensor of the store "
+                    f"({', '.join(sorted(self._tensors)) or 'the store has none'})"
                 )
 
     def refuse(self, what: str) -> None:
@@ -148,7 +149,7 @@ class CsvFile(EventFile):
 
 def _why_bad(line: list[str], width: int) -> str | None:
     if len(line) != width:
-        return f"has {len(line)} fields, and the first line has {width}"
+        return f"has {len(line)} fields, but the first line has {width}"
     text = "".join(line)
     if "\0" in text:
         return "has a NUL byte"

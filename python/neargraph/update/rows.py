@@ -35,7 +35,7 @@ def to_rows(
         UnsupportedArgument: Values of this dtype do not fit the tensor, or it is stored sparse.
     """
     if meta.sparse:
-        what = f"tensor {meta.name!r} is stored sparse, and its rows cannot be changed"
+        what = f"tensor {meta.name!r} is stored with sparse rows, which cannot be changed"
         raise advised(UnsupportedArgument(what), "StoreDense")
     array = as_array(meta.name, value)
     wanted = meta.shape if count is None else (count, *meta.shape)
@@ -87,7 +87,7 @@ def to_float32(name: str, array: NDArray[Any]) -> NDArray[np.float32]:
     lost = np.isinf(rounded) & np.isfinite(array)
     if lost.any():
         raise UnsupportedArgument(
-            f"{name} is stored as 32 bits, which cannot hold {array[lost].flat[0]}: expected a "
+            f"{name} is stored as float32, which cannot hold {array[lost].flat[0]}: expected a "
             "value between -3.4e38 and 3.4e38"
         )
     return rounded
@@ -106,11 +106,11 @@ def _cast(meta: TensorMeta, array: NDArray[Any], dtype: np.dtype[Any]) -> NDArra
         low, high = int(array.min()), int(array.max())
         if low < limits.min or high > limits.max:
             raise UnsupportedArgument(
-                f"tensor {meta.name!r} is {meta.dtype}: expected values from {limits.min} to "
-                f"{limits.max}, got {low if low < limits.min else high}"
+                f"tensor {meta.name!r} has dtype {meta.dtype}: expected values from {limits.min} "
+                f"to {limits.max}, got {low if low < limits.min else high}"
             )
         return array.astype(dtype)
     raise UnsupportedArgument(
-        f"tensor {meta.name!r} is {meta.dtype}, and {array.dtype} cannot be converted to it "
-        "without loss; convert the values first"
+        f"tensor {meta.name!r} has dtype {meta.dtype}, and values of dtype {array.dtype} cannot "
+        f"be converted to {meta.dtype} without loss; convert the values first"
     )

@@ -103,11 +103,12 @@ def check_name(owner: NodeType, name: str) -> None:
     if any(meta.name == name for meta in owner.tensors):
         raise UnsupportedArgument(
             f"node type {owner.name!r} already has a tensor {name!r}, which cannot be replaced: "
-            "choose another name, or change its rows with tx.update_features"
+            "choose another name, or change the rows of this tensor with tx.update_features"
         )
     if name.startswith("split_"):
         raise UnsupportedArgument(
-            f"tensor {name!r}: names that begin with split_ are reserved for splits; choose another"
+            f"tensor {name!r}: names that begin with split_ are reserved for splits; choose "
+            "another name"
         )
 
 

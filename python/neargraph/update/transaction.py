@@ -51,14 +51,14 @@ class Transaction:
         # Types do not change, so the catalog is not parsed again for every transaction.
         self._schema = store.types
         self._local: ProcessLocal[_core.Transaction] | None = None
-        self._state = "has not begun; use it in a with block"
+        self._state = "has not begun; use the transaction in a with block"
         self._cause: BaseException | None = None
         self.lsn: int | None = None
 
     def __enter__(self) -> "Transaction":
         if self._local is not None:
             raise TransactionEnded(
-                "this transaction was already used; start another one with store.write()"
+                "this transaction was already used; start another transaction with store.write()"
             )
         core, turn = self._store.core, self._store.turn
         turn.take()
@@ -75,7 +75,7 @@ class Transaction:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         handle = self._local.take() if self._local is not None else None
-        self._state = "has ended; start another one with store.write()"
+        self._state = "has ended; start another transaction with store.write()"
         if handle is None:
             if kind is None:
                 _in_another_process()
@@ -86,8 +86,8 @@ class Transaction:
             turn.give()
             if kind is None:
                 raise TransactionEnded(
-                    f"the transaction cannot be committed: a call failed halfway ({self._cause}); "
-                    "start another one with store.write()"
+                    "the transaction cannot be committed: a call failed halfway "
+                    f"({self._cause}); start another transaction with store.write()"
                 ) from self._cause
             return
         # The next transaction may begin while this one waits for the disk, so they share a sync.
@@ -305,7 +305,7 @@ class Transaction:
                 )
         if len(tails) != len(heads):
             raise RowWidth(
-                f"destinations has {len(heads)} ids: expected {len(tails)}, one for each source"
+                f"destinations= has {len(heads)} ids: expected {len(tails)}, one for each source"
             )
         ids = self._core.add_edges(owner.index, tails, heads, times, weights)
         self._put_rows(owner, rows, ids)
@@ -383,8 +383,8 @@ class Transaction:
 
 def _in_another_process() -> _core.Transaction:
     raise TransactionEnded(
-        "this transaction belongs to the parent process; start another one with store.write() "
-        "after the parent has closed the store"
+        "this transaction belongs to the parent process; start another transaction with "
+        "store.write() after the parent has closed the store"
     )
 
 

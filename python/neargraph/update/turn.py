@@ -23,7 +23,7 @@ class Turn:
         Raises:
             StoreBusy: This thread has an open transaction.
         """
-        self.refuse_own_transaction("start another one")
+        self.refuse_own_transaction("start another transaction")
         self._lock.acquire()
         self._owner = threading.get_ident()
 

@@ -102,11 +102,11 @@ impl Loop {
         let Latency { p50_ms, p90_ms, p99_ms, p999_ms, max_ms } = self.latency;
         let kind = match (self.asked_per_s, self.in_flight) {
             (Some(rate), _) => format!("open loop, {rate:.0} requests/s planned"),
-            (_, in_flight) => format!("closed loop, {} in flight", in_flight.unwrap_or(0)),
+            (_, in_flight) => format!("closed loop, {} requests in flight", in_flight.unwrap_or(0)),
         };
         format!(
             "{kind}: {:.0} requests/s, p50 {} p90 {} p99 {} p99.9 {} max {} ms, {} missed {:?}, \
-             load {:.2} cores",
+             {:.2} cores used by this client",
             self.requests_per_s,
             ms(p50_ms),
             ms(p90_ms),

@@ -131,7 +131,7 @@ async fn measured(options: &Options, say: &dyn Fn(&str)) -> Result<Report, Strin
     let requests = Rc::new(RefCell::new(requests));
     let loops = Loops { target, requests, disk: options.disk.as_deref() };
     report.warm_rates = warmed(&loops, options).await?;
-    say(&format!("warm: {:.0?} requests/s", report.warm_rates));
+    say(&format!("rates of the warm-up: {:.0?} requests/s", report.warm_rates));
     if options.as_recorded {
         let arrivals = loops.requests.borrow().recorded_arrivals();
         let begin = arrivals.first().copied().unwrap_or(0);

@@ -17,24 +17,25 @@ const SECRET_BYTES_MAX: u64 = 1 << 20;
 pub enum Draw {
     /// All nodes equally often.
     Uniform,
-    /// Nodes with probabilities proportional to 1 / rank. Ranks are scattered over the ids.
+    /// Nodes with probabilities proportional to 1 / rank. The ranks are spread over the node ids.
     Zipf,
 }
 
-/// Sends requests to a server on a fixed schedule and reports rates and latencies.
+/// Sends requests to a server and reports its request rate and latencies.
 ///
-/// 1. A closed loop warms the server up until its rate is steady.
+/// 1. A closed loop warms the server up until its request rate is steady.
 /// 2. A closed loop measures the saturated rate.
-/// 3. Open loops at decreasing shares of that rate run until p99 is within the limit.
+/// 3. Open loops run at decreasing shares of the saturated rate until p99 is within --limit-ms.
 ///
-/// Latencies of open loops are measured from the planned arrival, so stalls of the server count (no
-/// coordinated omission). Failed and shed requests count as missed; the output counts them by error
-/// code. The last line of the output is JSON.
+/// In open loops, the latency of a request counts from its planned arrival. Latencies therefore
+/// include stalls of the server (no coordinated omission). Requests that fail or that the server
+/// sheds count as missed. The output counts missed requests by error code. The last line of the
+/// output is JSON.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "neargraph-bench-server", version)]
 pub struct Options {
     /// File of requests. Each line is `arrival_us,count,id,...`. A line that starts with `#`
-    /// contains a description as JSON. Default: random requests.
+    /// describes the file as JSON. Default: random requests.
     pub stream: Option<PathBuf>,
     /// Address of the server: HOST:PORT or unix:PATH.
     #[arg(long, default_value = "127.0.0.1:7400", conflicts_with = "to")]
@@ -42,30 +43,31 @@ pub struct Options {
     /// Name of the model, or NAME@VERSION.
     #[arg(long, default_value = "", conflicts_with = "to")]
     pub model: String,
-    /// Name of the graph. Default: the only one.
+    /// Name of the graph. Default: the only graph of the server.
     #[arg(long, default_value = "")]
     pub graph: String,
-    /// Address and model in one: neargraph:ADDRESS:MODEL. For the PyG server in the repository's
-    /// benchmarks: peer:HOST:FIRST_PORT-LAST_PORT.
+    /// Address and model in one value: neargraph:ADDRESS:MODEL. For the PyG server in the
+    /// repository's benchmarks: peer:HOST:FIRST_PORT-LAST_PORT.
     #[arg(long)]
     pub to: Option<String>,
-    /// Token that the server requires. Default: the variable NEARGRAPH_TOKEN, which `ps` does not
-    /// show.
+    /// Access token for the server. Default: the environment variable NEARGRAPH_TOKEN, which `ps`
+    /// does not show.
     #[arg(long)]
     pub token: Option<String>,
-    /// File that contains only the token.
+    /// File that contains only the access token.
     #[arg(long, value_name = "FILE", conflicts_with = "token")]
     pub token_file: Option<PathBuf>,
-    /// Certificates of the CAs that signed the server's certificate (PEM). Default: no TLS.
+    /// PEM file with the certificate of the CA that signed the server's certificate. Default: no
+    /// TLS.
     #[arg(long, value_name = "FILE")]
     pub ca: Option<PathBuf>,
-    /// Certificate of the client (PEM), if the server requires one.
+    /// PEM file with the client certificate, for servers that require one. Needs --ca and --key.
     #[arg(long, value_name = "FILE", requires_all = ["ca", "key"])]
     pub cert: Option<PathBuf>,
-    /// Private key of --cert (PEM).
+    /// PEM file with the private key of --cert.
     #[arg(long, value_name = "FILE", requires = "cert")]
     pub key: Option<PathBuf>,
-    /// Name in the server's certificate, if it differs from the address.
+    /// Name in the server's certificate, if it differs from --address. Needs --ca.
     #[arg(long, value_name = "NAME", requires = "ca")]
     pub server_name: Option<String>,
     /// Distribution of the nodes of random requests.
@@ -75,16 +77,17 @@ pub struct Options {
     /// if the graph has several node types.
     #[arg(long, value_name = "N")]
     pub ids: Option<u64>,
-    /// Nodes per random request.
+    /// Number of nodes per random request.
     #[arg(long, default_value_t = 1)]
     pub nodes: usize,
-    /// Connections to each address.
+    /// Number of connections to each server address.
     #[arg(long, default_value_t = 2)]
     pub connections: usize,
-    /// Requests in flight in closed loops.
+    /// Number of requests in flight in closed loops.
     #[arg(long, default_value_t = 16)]
     pub in_flight: usize,
-    /// Length in seconds of the intervals whose rates the warm-up compares.
+    /// Length of a warm-up interval in seconds. The warm-up ends when the rates of three intervals
+    /// in a row differ by at most 5 %.
     #[arg(long, default_value_t = 3.0)]
     pub window: f64,
     /// Maximum length of the warm-up in seconds; 0 = no warm-up.
@@ -93,33 +96,34 @@ pub struct Options {
     /// Length of each measured loop in seconds.
     #[arg(long, default_value_t = 20.0)]
     pub seconds: f64,
-    /// Number of requests of the measured closed loop, instead of --seconds.
+    /// End the measured closed loop after N requests, instead of after --seconds.
     #[arg(long, value_name = "N", conflicts_with_all = ["rate", "as_recorded"])]
     pub requests: Option<usize>,
-    /// Limit of p99 in milliseconds.
+    /// Limit of the p99 latency in milliseconds.
     #[arg(long, alias = "p99-ms", default_value_t = 50.0)]
     pub limit_ms: f64,
-    /// Shares of the saturated rate for the open loops.
+    /// Rates of the open loops, as shares of the saturated rate.
     #[arg(long, num_args = 0.., default_values_t = [1.0, 0.9, 0.8, 0.7, 0.55, 0.4, 0.25])]
     pub shares: Vec<f64>,
-    /// Run only one open loop, at this many requests/s.
+    /// After the warm-up, run only one open loop, with RATE requests per second.
     #[arg(long, conflicts_with_all = ["shares", "find_rate"])]
     pub rate: Option<f64>,
-    /// Run only one open loop, with the arrival times of STREAM.
+    /// After the warm-up, run only one open loop, with the arrival times of STREAM.
     #[arg(long, requires = "stream", conflicts_with_all = ["shares", "find_rate", "rate"])]
     pub as_recorded: bool,
-    /// Search for the highest rate within the limit instead of trying shares, and print it.
+    /// Search for the highest rate whose p99 latency is within --limit-ms, instead of trying
+    /// --shares. Print this rate.
     #[arg(long)]
     pub find_rate: bool,
-    /// Retry shed requests for this many seconds. Each retry waits for the delay that the server
-    /// returned, plus a random time. Latency still counts from the planned arrival. Default: no
-    /// retry.
+    /// Retry requests that the server sheds, for up to this many seconds. Each retry waits for the
+    /// delay that the server returned, plus a random time. The latency still counts from the
+    /// planned arrival. Default: no retry.
     #[arg(long, default_value_t = 0.0, hide_default_value = true)]
     pub retry: f64,
-    /// Milliseconds after which a request counts as missed.
+    /// Milliseconds after which a request without an answer counts as missed.
     #[arg(long, default_value_t = 10_000)]
     pub timeout_ms: u64,
-    /// Also count the reads of the disk that holds this file or folder.
+    /// File or folder on a disk whose reads are also counted. Default: count no disk reads.
     #[arg(long)]
     pub disk: Option<PathBuf>,
     /// Random seed of arrival times and nodes.
@@ -162,29 +166,31 @@ impl Options {
         let positive = [("seconds", self.seconds), ("window", self.window)];
         for (name, value) in positive {
             if !(value > 0.0 && value <= 86_400.0) {
-                return Err(format!("{name} is {value}; use more than 0, and at most 86,400"));
+                return Err(format!(
+                    "--{name} is {value} seconds; use more than 0 and at most 86,400 seconds"
+                ));
             }
         }
         if !(0.0..=86_400.0).contains(&self.retry) {
-            return Err(format!("retry is {}; use 0 to 86,400 seconds", self.retry));
+            return Err(format!("--retry is {} seconds; use 0 to 86,400 seconds", self.retry));
         }
         if let Some(rate) = self.rate.filter(|rate| !(*rate > 0.0 && *rate <= 1e6)) {
             return Err(format!(
-                "rate is {rate}; use more than 0, and at most 1,000,000 requests/s"
+                "--rate is {rate}; use more than 0 and at most 1,000,000 requests/s"
             ));
         }
         let counts = [
             ("nodes", self.nodes),
             ("connections", self.connections),
-            ("in_flight", self.in_flight),
+            ("in-flight", self.in_flight),
         ];
         for (name, count) in counts {
             if !(1..=65_536).contains(&count) {
-                return Err(format!("{name} is {count}; use 1 to 65,536"));
+                return Err(format!("--{name} is {count}; use 1 to 65,536"));
             }
         }
         if self.ids == Some(0) || self.requests == Some(0) {
-            return Err("ids and requests must be at least 1".to_owned());
+            return Err("--ids and --requests must be at least 1".to_owned());
         }
         Ok(())
     }

@@ -54,7 +54,7 @@ impl Requests {
                 ));
             }
             if arrivals_us.last().is_some_and(|last| arrival < *last) {
-                return Err(wrong(number, "the arrival is before that of the previous line"));
+                return Err(wrong(number, "the arrival time is before that of the previous line"));
             }
             arrivals_us.push(arrival);
             ends.push(ids.len());
@@ -93,7 +93,8 @@ impl Requests {
             Self::Recorded { ids, ends, next, .. } => {
                 let Some(end) = ends.get(*next).copied() else {
                     return Err(format!(
-                        "all {next} requests of the file were sent; use a longer file"
+                        "all {next} requests of the file were sent before the end of the \
+                         measurement; use a file with more requests"
                     ));
                 };
                 let start = if *next == 0 { 0 } else { ends[*next - 1] };

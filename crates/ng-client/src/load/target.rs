@@ -174,10 +174,12 @@ impl Target {
 
     /// How many nodes the graph has.
     pub(crate) async fn num_nodes(&self) -> Result<u64, String> {
-        let failed = |why: &str| format!("the number of ids is unknown, because {why}; give --ids");
+        let failed = |why: &str| {
+            format!("the number of nodes of the graph is unknown, because {why}; give --ids")
+        };
         let (Kind::Server { graph, .. }, Some(first)) = (&self.0.kind, self.0.asides.first())
         else {
-            return Err(failed("a peer does not report it"));
+            return Err(failed("the PyG server that --to names does not report it"));
         };
         let listed = first.list_graphs(v1::ListGraphsRequest {}).await;
         let told = |status| format!("{}; {}", problem_told(&status).message, self.advice());

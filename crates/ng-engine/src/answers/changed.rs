@@ -43,6 +43,6 @@ pub enum WhyAll {
         tensor: String,
     },
     /// Results do not belong to nodes.
-    #[error("the model computes whole graphs")]
+    #[error("the model returns results of whole graphs, not of nodes")]
     Graphs,
 }

@@ -14,7 +14,7 @@ use crate::EngineError;
 #[derive(Debug, Error)]
 pub enum LayerwiseError {
     /// An operation of the model cannot be computed for blocks of nodes.
-    #[error("layer-wise inference does not support {node} ({op}): {problem}")]
+    #[error("{node} ({op}) cannot be used in layer-wise inference: {problem}")]
     Model {
         /// Which node.
         node: String,
@@ -40,8 +40,8 @@ pub enum LayerwiseError {
     Read(#[from] ReadError),
     /// Even the smallest block of nodes does not fit.
     #[error(
-        "the memory budget of {} is too small for layer-wise inference of this model: it needs {}",
-        format_bytes(*limit_bytes), format_bytes(*minimum_bytes)
+        "the memory budget of {} is too small for layer-wise inference of this model",
+        format_bytes(*limit_bytes)
     )]
     TooSmall {
         /// The budget.
@@ -90,7 +90,10 @@ pub enum LayerwiseError {
         last: u64,
     },
     /// The caller stopped it.
-    #[error("stopped; finished rows are kept in {folder}, and the next run resumes from them")]
+    #[error(
+        "the inference was stopped; finished rows are kept in {folder}, and the next run resumes \
+         from them"
+    )]
     Stopped {
         /// The folder.
         folder: String,

@@ -142,7 +142,8 @@ impl Model {
         for (at, pass) in self.passes.passes.iter().enumerate() {
             if !self.nodes.contains_key(&pass.nodes) {
                 let value = pass.targets[0];
-                let problem = "the type of its nodes is unknown: no input has rows of these nodes";
+                let problem = "the node type of its rows is unknown, because no input of the \
+                               model has rows of the same nodes";
                 return Err(refused(&self.passes.graph, value, problem));
             }
             for (place, target) in pass.targets.iter().enumerate() {

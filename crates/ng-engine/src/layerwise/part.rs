@@ -245,7 +245,8 @@ impl<'a> PartMaker<'a> {
                 return self.leaf(Leaf::OfEdge(value));
             }
             Source::Input { .. } => {
-                let problem = "rows are computed from it, but it has no rows of nodes or edges";
+                let problem = "the model computes rows from this input, but the input has no rows \
+                               of nodes or edges";
                 return self.refused(value, problem);
             }
             Source::Node { node, output } => (&self.of.nodes()[*node], *output),
@@ -314,7 +315,7 @@ impl<'a> PartMaker<'a> {
             return self.refused(value, "the operation has several outputs");
         }
         let Source::Node { node, .. } = self.of.source(value) else {
-            return self.refused(value, "it is not computed by an operation");
+            return self.refused(value, "it is not the result of an operation");
         };
         let (node, name) = (&self.of.nodes()[*node], self.of.name(value).to_owned());
         let made = self.part.graph.create_named(&node.name, op, inputs, &[name])?;

@@ -300,14 +300,14 @@ impl<'a> Planner<'a> {
         }
         let rows = self.rows_of_nodes(value).filter(|rows| rows.axis == 0 && rows.outer == 1);
         if rows.is_none() {
+            return Err(refused(self.graph, value, "its rows do not lie along the first axis"));
+        }
+        if self.levels.type_of(value).dtype != Dtype::F32 {
             return Err(refused(
                 self.graph,
                 value,
-                "its rows are along an axis other than the first",
+                "its rows are not f32, and layer-wise inference stores only f32 rows",
             ));
-        }
-        if self.levels.type_of(value).dtype != Dtype::F32 {
-            return Err(refused(self.graph, value, "its rows must be stored but are not f32"));
         }
         Ok(self.stored.insert(value))
     }
@@ -465,7 +465,7 @@ impl<'a> Planner<'a> {
 
     fn edges_of(&self, reduction: Value) -> Result<SpaceId, LayerwiseError> {
         let Some((node, _)) = maker(self.graph, reduction) else {
-            return Err(refused(self.graph, reduction, "it is not computed by a reduction"));
+            return Err(refused(self.graph, reduction, "it is not the result of a reduction"));
         };
         match self.levels.fact(node.inputs[0]).domain {
             Domain::Rows(rows) => Ok(rows.space),
@@ -512,7 +512,7 @@ impl<'a> Planner<'a> {
                     return Err(refused(
                         self.graph,
                         *value,
-                        "the rows of edges need all of its rows at once",
+                        "rows of edges are computed from all of its rows at once",
                     ));
                 }
                 _ => {}
@@ -562,7 +562,7 @@ impl<'a> Planner<'a> {
     ) -> Result<Reduced, LayerwiseError> {
         let wrong = |problem: &str| refused(self.graph, value, problem);
         let Some((node, _)) = maker(self.graph, value) else {
-            return Err(wrong("it is not computed by an operation"));
+            return Err(wrong("it is not the result of an operation"));
         };
         let rows = self.rows_of_nodes(value);
         let rows = rows.ok_or_else(|| wrong("the rows of its result do not belong to nodes"))?;
@@ -610,8 +610,7 @@ impl<'a> Planner<'a> {
             false => Err(refused(
                 self.graph,
                 value,
-                "self-loops get rows that are computed from \
-                                                     other rows",
+                "the rows of added self-loops are computed from other rows",
             )),
         }
     }

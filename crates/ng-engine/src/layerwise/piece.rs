@@ -280,7 +280,7 @@ impl Piece<'_> {
                 return Err(refused(
                     model.graph(),
                     value,
-                    "the rows of edges need all of its rows at once",
+                    "rows of edges are computed from all of its rows at once",
                 ));
             }
         })

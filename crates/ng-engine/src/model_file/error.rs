@@ -37,7 +37,10 @@ pub enum ModelFileError {
         problem: String,
     },
     /// The archive has other files.
-    #[error("{path} contains {found}, expected only manifest.json, model.onnx, model.safetensors")]
+    #[error(
+        "{path} contains the files {found}; expected only manifest.json, model.onnx and \
+         model.safetensors"
+    )]
     OtherFiles {
         /// The archive.
         path: PathBuf,

@@ -41,7 +41,7 @@ impl ModelFile {
         let mut lists: Vec<Option<Vec<i64>>> = vec![None; count];
         match given.map_err(shape)? {
             Given::None => {
-                let none = "the model file has no fanouts; give the neighbours per hop";
+                let none = "the entry is missing; give the number of neighbours per hop";
                 return Err(wrong(none.to_owned()));
             }
             Given::All(list) => {
@@ -116,7 +116,11 @@ fn find(catalog: &Catalog, name: &str) -> Result<EdgeTypeId, String> {
             let known = ids().filter(|id| !catalog.is_reverse_index(*id));
             let known = known.map(|id| edge_type_names(catalog, id).join("__"));
             let known = known.collect::<Vec<_>>().join(", ");
-            Err(format!("{name:?} matches {} edge types; the store has {known}", found.len()))
+            Err(format!(
+                "{name:?} matches {} edge types, expected one; the store has the edge types \
+                 {known}",
+                found.len()
+            ))
         }
     }
 }

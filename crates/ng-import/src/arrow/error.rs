@@ -15,7 +15,7 @@ pub enum ArrowError {
         what: &'static str,
     },
     /// A column is of a type that no tensor has.
-    #[error("column {column:?} is {found}")]
+    #[error("column {column:?} has an unsupported type: {found}")]
     Type {
         /// Its name.
         column: String,

@@ -182,6 +182,6 @@ fn named(kind: u8) -> &'static str {
         17 => "a map",
         18 => "a duration",
         22 => "run-end-encoded",
-        _ => "of a type that this release does not know",
+        _ => "a type that this release does not know",
     }
 }

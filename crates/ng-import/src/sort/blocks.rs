@@ -125,9 +125,11 @@ impl SlotFile {
             return Ok(slot);
         }
         let slot = slots.count;
-        slots.count = slot
-            .checked_add(1)
-            .ok_or_else(|| ImportError::spec("too many scratch blocks: give more memory"))?;
+        slots.count = slot.checked_add(1).ok_or_else(|| {
+            ImportError::spec(
+                "the import needs too many temporary blocks; give the import more memory",
+            )
+        })?;
         Ok(slot)
     }
 

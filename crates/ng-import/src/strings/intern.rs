@@ -74,7 +74,7 @@ impl StringTable {
             self.write_run()?;
         }
         if self.next >= NODE_ID_BOUND {
-            return Err(ImportError::spec("the input has more than 2^40 names"));
+            return Err(ImportError::spec("the input has more than 2^40 string ids"));
         }
         let id = self.next;
         self.next += 1;

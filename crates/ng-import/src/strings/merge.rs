@@ -121,7 +121,9 @@ fn merge(
     id_found: &mut IdFound<'_>,
 ) -> Result<u64, ImportError> {
     if runs.len() > RUNS_MAX {
-        return Err(ImportError::spec("the names do not fit in memory: give more memory"));
+        return Err(ImportError::spec(
+            "the string ids do not fit in memory; give the import more memory",
+        ));
     }
     let mut readers: Vec<SpoolReader<'_>> = runs.readers(buffers_bytes).collect();
     let mut heap = BinaryHeap::with_capacity(readers.len());

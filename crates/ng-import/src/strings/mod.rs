@@ -43,13 +43,16 @@ pub(crate) const NUMBER_BOUND: u64 = 1 << 63;
 /// Checks a name; says what is wrong with it.
 pub(crate) fn check_name(name: &[u8]) -> Result<&str, Fault> {
     if name.is_empty() {
-        return Err("a name is empty".into());
+        return Err("a string id is empty".into());
     }
     if name.len() > NAME_BYTES_MAX {
         let len = name.len();
-        return Err(format!("a name has {len} bytes, and the limit is {NAME_BYTES_MAX}").into());
+        return Err(format!(
+            "a string id has {len} bytes, more than the limit of {NAME_BYTES_MAX}"
+        )
+        .into());
     }
-    std::str::from_utf8(name).map_err(|error| not_utf8("the name", name, error))
+    std::str::from_utf8(name).map_err(|error| not_utf8("the string id", name, error))
 }
 
 /// The fault of a text with a byte that is not UTF-8.

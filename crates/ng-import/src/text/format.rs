@@ -139,15 +139,15 @@ pub(crate) fn check_columns(
         ("weight", weight, options.weight_column.is_some()),
     ] {
         if declared != given {
-            let what = if declared { "has a" } else { "has no" };
+            let what = if declared { "has" } else { "has no" };
             let fix = if declared { "give" } else { "leave out" };
             return Err(ImportError::spec(format!(
-                "the edge type {what} {name} column: {fix} {name}_column"
+                "the edge type {what} {name}s: {fix} {name}_column="
             )));
         }
     }
     if options.adjacency && (time || weight) {
-        return Err(ImportError::spec("an adjacency text cannot have times or weights"));
+        return Err(ImportError::spec("a text of adjacency lists cannot have times or weights"));
     }
     if options.delimiter.is_some_and(|byte| matches!(byte, b'\n' | b'\r' | b'"')) {
         return Err(ImportError::spec("the delimiter must not be a newline or a quote"));

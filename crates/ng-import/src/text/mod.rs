@@ -251,8 +251,9 @@ impl<'a> Reader<'a> {
         }
         let trimmed = self.trimmed.into_inner();
         if trimmed > 0 {
-            let message =
-                format!("spaces around {trimmed} names were removed; quote names to keep spaces");
+            let message = format!(
+                "spaces around {trimmed} string ids were removed; quote string ids to keep spaces"
+            );
             notes.push(Note::new("names-trimmed", trimmed, place(), message));
         }
         TextFound { rows, notes }

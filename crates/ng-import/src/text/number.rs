@@ -89,7 +89,7 @@ pub(super) fn weight(field: &[u8]) -> Result<f32, String> {
     let text = std::str::from_utf8(field).unwrap_or_default();
     match text.parse::<f32>() {
         Ok(0.0) if text.parse::<f64>().is_ok_and(|wide| wide != 0.0) => {
-            Err(format!("weight {} is 0 as f32", shown(field)))
+            Err(format!("weight {} is rounded to 0 in f32", shown(field)))
         }
         Ok(weight) if weight.is_finite() => Ok(weight),
         Ok(_) => Err(format!("weight {} is not finite", shown(field))),
@@ -124,7 +124,7 @@ mod tests {
     fn weights_that_f32_cannot_hold_are_refused() {
         assert_eq!(weight(b"0.0"), Ok(0.0));
         assert_eq!(weight(b"1e-30"), Ok(1e-30));
-        assert!(weight(b"1e-60").unwrap_err().contains("is 0 as f32"));
+        assert!(weight(b"1e-60").unwrap_err().contains("is rounded to 0 in f32"));
         assert!(weight(b"1e60").unwrap_err().contains("is not finite"));
     }
 

@@ -141,7 +141,7 @@ fn is_standard(op: &str) -> bool {
 fn constant(mut draft: Draft) -> Result<Adapted, ConvertError> {
     let (name, value) = match draft.node.attributes.pop_first() {
         Some(found) if draft.node.attributes.is_empty() => found,
-        _ => return draft.refused("expected exactly one value"),
+        _ => return draft.refused("expected exactly one attribute, which holds the constant"),
     };
     let tensor = match (name.as_str(), value) {
         ("value" | "value_floats", Attribute::Tensor(tensor)) => Some(tensor),
@@ -246,10 +246,10 @@ fn split(dfg: &Dfg, mut draft: Draft) -> Result<Adapted, ConvertError> {
     let axis = match draft.attribute("axis") {
         None => 0,
         Some(Attribute::Int(axis)) => axis,
-        Some(_) => return draft.refused("the axis is not a number"),
+        Some(_) => return draft.refused("attribute axis is not an integer"),
     };
     let Some(sizes) = draft.input(1).and_then(|sizes| known(dfg, &sizes)) else {
-        return draft.refused("the lengths must be constant");
+        return draft.refused("the lengths of the parts must be constant");
     };
     if sizes.len() != draft.node.outputs.len() {
         return draft.refused("the number of lengths differs from the number of outputs");
@@ -286,7 +286,7 @@ fn batch_norm(mut draft: Draft) -> Result<Adapted, ConvertError> {
     draft.attribute("momentum");
     let training = draft.attribute("training_mode");
     if !matches!(training, None | Some(Attribute::Int(0))) || draft.node.outputs.len() > 1 {
-        return draft.refused("it is in training mode; export the model after eval()");
+        return draft.refused("it is in training mode, not in evaluation mode (eval())");
     }
     let [x, scale, bias, mean, variance] = &draft.node.inputs[..] else {
         return draft.refused("expected five inputs");

@@ -37,7 +37,7 @@ pub enum DfgError {
         problem: String,
     },
     /// A value is used but not defined.
-    #[error("{node}: {value:?} is not defined")]
+    #[error("{node}: value {value:?} is not defined")]
     Undefined {
         /// The node that uses it.
         node: String,
@@ -45,7 +45,7 @@ pub enum DfgError {
         value: String,
     },
     /// A name is defined twice.
-    #[error("{name:?} is defined twice")]
+    #[error("value {name:?} is defined twice")]
     Twice {
         /// The name.
         name: String,

@@ -102,7 +102,8 @@ impl Parsed {
             self.nodes.push(NamedNode { name, op, ..NamedNode::default() });
             return Ok(());
         }
-        let form = "expected NUMBER: \"OPERATION\", or one of in, out and with, then = and {...}";
+        let form = "expected NUMBER: \"OPERATION\", or a line of in, out or with, followed by = \
+                    and a list in braces";
         let (key, list) = line.split_once('=').ok_or(form)?;
         let (key, items) = (key.trim(), items(list.trim())?);
         // Behind a node that has all it needs, `out` is that of the graph.
@@ -113,9 +114,9 @@ impl Parsed {
             ("in", Some(node)) if is_new => node.inputs = names(items)?,
             ("out", Some(node)) if is_new => node.outputs = names(items)?,
             ("with", Some(node)) if is_new => node.attributes = attributes(items)?,
-            ("in" | "out" | "with", _) if !is_new => return Err(format!("{key} occurs twice")),
+            ("in" | "out" | "with", _) if !is_new => return Err(format!("{key}= occurs twice")),
             ("out" | "with", None) => {
-                return Err(format!("{key} must follow a node"));
+                return Err(format!("{key}= must follow the line of a node"));
             }
             _ => return Err(form.to_owned()),
         }

@@ -37,8 +37,9 @@ impl TableRows<'_> {
     ) -> Result<(), KernelError> {
         if width == 0 || out.len() != self.rows.len() * width {
             let (rows, found) = (self.rows.len(), out.len());
-            let problem =
-                format!("{rows} rows of {width} elements do not fill an output of {found}");
+            let problem = format!(
+                "{rows} rows of {width} elements do not fill an output of {found} elements"
+            );
             return if found == 0 { Ok(()) } else { Err(KernelError::Misfit(problem)) };
         }
         self.check()?;

@@ -122,7 +122,7 @@ impl<'a> View<'a> {
     pub fn f32(&self) -> &'a [f32] {
         match self.data {
             Data::F32(all) => all,
-            _ => panic!("f32 expected, {} found", self.dtype().name()),
+            _ => panic!("expected f32, found {}", self.dtype().name()),
         }
     }
 
@@ -134,7 +134,7 @@ impl<'a> View<'a> {
     pub fn i64(&self) -> &'a [i64] {
         match self.data {
             Data::I64(all) => all,
-            _ => panic!("i64 expected, {} found", self.dtype().name()),
+            _ => panic!("expected i64, found {}", self.dtype().name()),
         }
     }
 
@@ -146,7 +146,7 @@ impl<'a> View<'a> {
     pub fn bool(&self) -> &'a [bool] {
         match self.data {
             Data::Bool(all) => all,
-            _ => panic!("bool expected, {} found", self.dtype().name()),
+            _ => panic!("expected bool, found {}", self.dtype().name()),
         }
     }
 
@@ -158,7 +158,7 @@ impl<'a> View<'a> {
     pub fn i8(&self) -> &'a [i8] {
         match self.data {
             Data::I8(all) => all,
-            _ => panic!("i8 expected, {} found", self.dtype().name()),
+            _ => panic!("expected i8, found {}", self.dtype().name()),
         }
     }
 }

@@ -65,7 +65,7 @@ pub enum OnnxError {
     #[error("{place} has {what}, which is not supported")]
     Unsupported { place: String, what: String },
     /// An element type that the engine does not have.
-    #[error("{place} has elements of type {dtype}, which is not supported; cast it")]
+    #[error("{place} has elements of type {dtype}, which is not supported; cast the tensor")]
     Dtype { place: String, dtype: String },
     /// A shape that cannot be.
     #[error("{place} has the shape {dims}, which is not valid: {reason}")]
@@ -92,10 +92,10 @@ pub enum OnnxError {
     #[error("{place} has invalid external data: {reason}")]
     ExternalRange { place: String, reason: String },
     /// Two tensors that share bytes.
-    #[error("{first} and {second} overlap in file {file}")]
+    #[error("the data of {first} and the data of {second} overlap in file {file}")]
     Overlap { first: String, second: String, file: String },
     /// A range behind the end of its file.
-    #[error("{place} ends at byte {end} of file {file}, which has {len} bytes")]
+    #[error("the data of {place} ends at byte {end} of file {file}, which has {len} bytes")]
     OutsideFile { place: String, file: String, end: u64, len: u64 },
     /// The file beside the model cannot be read.
     #[error("{place} cannot be read from file {file}: {source}")]
@@ -117,13 +117,13 @@ pub enum OnnxError {
     Attribute { place: String, name: String, reason: String },
     /// A function that calls itself.
     #[error(
-        "{place} calls itself through {through}; recursion is not supported, inline the function"
+        "{place} calls itself through {through}; recursion is not supported; inline the function"
     )]
     Recursion { place: String, through: String },
     /// Functions in functions in functions.
     #[error(
-        "{place} calls {callee}, which calls {deepest}; only one level of calls is supported, \
-         inline a function"
+        "{place} calls {callee}, which calls {deepest}; only one level of calls is supported; \
+         inline one of the functions"
     )]
     CallDepth { place: String, callee: String, deepest: String },
 }

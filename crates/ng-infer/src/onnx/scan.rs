@@ -165,7 +165,7 @@ pub(super) fn check_counts(bytes: &[u8], file_bytes_max: u64) -> Result<(), Onnx
     let bounds = [
         ("nodes", counts.nodes, NODES_MAX),
         ("initializers", counts.initializers, INITIALIZERS_MAX),
-        ("bytes of decoded messages", counts.bytes, file_bytes_max * EXPANSION_MAX),
+        ("bytes of decoded protobuf messages", counts.bytes, file_bytes_max * EXPANSION_MAX),
     ];
     for (what, count, limit) in bounds {
         if count > limit {

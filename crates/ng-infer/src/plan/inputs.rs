@@ -49,7 +49,7 @@ pub(super) fn in_order<'a>(
 fn is_whole(view: &View<'_>) -> Result<(), String> {
     let count = match view.data {
         Data::Rows(_) if view.dims.is_empty() => {
-            return Err("the rows have no dimensions".to_owned());
+            return Err("expected a tensor with rows, found a scalar".to_owned());
         }
         Data::Rows(_) => Some(view.dims[0]),
         _ => view.dims.iter().try_fold(1_usize, |all, dim| all.checked_mul(*dim)),
@@ -115,11 +115,11 @@ pub(super) fn check_hops(hops: &Hops<'_>, nodes: &[(&str, usize)]) -> Result<(),
     for (at, (name, counts)) in hops.iter().enumerate() {
         let wrong = |problem| Err(RunError::Hops { nodes: (*name).to_owned(), problem });
         if hops[..at].iter().any(|(known, _)| known == name) {
-            return wrong("they are given twice".to_owned());
+            return wrong("the counts are given twice".to_owned());
         }
         let Some((_, all)) = nodes.iter().find(|(known, _)| known == name) else {
             let known: Vec<&str> = nodes.iter().map(|(name, _)| *name).collect();
-            return wrong(format!("the graph has no node count of this name; it has {known:?}"));
+            return wrong(format!("the graph has no node count of this name, only {known:?}"));
         };
         let sum = counts.iter().try_fold(0_usize, |sum, count| sum.checked_add(*count));
         if sum != Some(*all) {

@@ -130,7 +130,7 @@ impl Plan {
         let time = begin.elapsed();
         let output = |(name, _): &(String, _)| {
             let at = model.outputs.iter().position(|known| known == name);
-            let missing = || model.failed(format!("it did not return {name:?}"));
+            let missing = || model.failed(format!("its model did not return output {name:?}"));
             at.and_then(|at| made.get(at)).cloned().ok_or_else(missing)
         };
         let outputs = self.draft.dfg.outputs().iter().map(output);

@@ -24,7 +24,10 @@ pub enum QuantiseError {
         kept: Vec<(String, String)>,
     },
     /// A value is not finite on the calibration data.
-    #[error("value {name:?} is {value} on the calibration data, but ranges need finite values")]
+    #[error(
+        "value {name:?} is {value} on the calibration data, but formats can be chosen only for \
+         finite values"
+    )]
     NotFinite {
         /// Its name.
         name: String,
@@ -71,7 +74,7 @@ explain! {
 }
 
 fn why(kept: &[(String, String)]) -> String {
-    let one = |(name, why): &(String, String)| format!("{name:?} {why}");
+    let one = |(name, why): &(String, String)| format!("weight {name:?} {why}");
     match kept {
         [] => ": the graph has no weights".to_owned(),
         all => format!(": {}", all.iter().map(one).collect::<Vec<_>>().join("; ")),

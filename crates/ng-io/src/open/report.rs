@@ -128,9 +128,8 @@ fn advice(found: &Findings) -> Vec<String> {
     if found.direct.is_err() {
         let name = &found.file_system.name;
         advice.push(format!(
-            "put the store on a file system with O_DIRECT (ext4, xfs, btrfs); {name} does not \
-             support it, so reads go through the OS page cache, which the memory budget does not \
-             limit"
+            "put the store on a file system with O_DIRECT (ext4, xfs, btrfs): on {name}, reads go \
+             through the OS page cache, which the memory budget does not limit"
         ));
     }
     match &found.uring {

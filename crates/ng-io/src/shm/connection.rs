@@ -399,7 +399,7 @@ pub(super) fn peer_of(socket: impl AsFd) -> Result<ShmPeer, ShmError> {
     };
     if result != 0 {
         return Err(ShmError::io(
-            "find out the user of the process",
+            "find out the user of the peer process",
             std::io::Error::last_os_error(),
         ));
     }

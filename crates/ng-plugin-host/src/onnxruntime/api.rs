@@ -91,7 +91,7 @@ impl Api {
             let base: unsafe extern "C" fn() -> *const ApiBase = std::mem::transmute(base);
             let base = base();
             if base.is_null() {
-                return Err("it has no table of functions".to_owned());
+                return Err("the library has no table of functions".to_owned());
             }
             (((*base).get_api)(API_VERSION), CStr::from_ptr(((*base).version)()))
         };

@@ -255,7 +255,12 @@ impl Session {
             Data::Bool(all) => (all.as_ptr().cast(), size_of_val(all), BOOL),
             Data::F16(all) => (all.as_ptr().cast(), size_of_val(all), FLOAT16),
             Data::I8(all) => (all.as_ptr().cast(), size_of_val(all), INT8),
-            Data::Rows(_) => return Err("an input refers to rows of a table".to_owned()),
+            Data::Rows(_) => {
+                return Err(
+                    "an input refers to rows of a table, which ONNX Runtime does not support"
+                        .to_owned(),
+                );
+            }
         };
         // SAFETY: the elements outlive the tensor, which lives in one run and is only read there.
         unsafe {

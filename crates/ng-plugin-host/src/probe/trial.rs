@@ -62,7 +62,9 @@ fn try_case(definition: &Definition, case: &Case) -> Result<bool, String> {
                 return Err(format!("it rejects valid tensors: {text}"));
             }
             (Answer::Misfit(_), None) => None,
-            (Answer::Done, None) => return Err("it accepts tensors that do not fit".to_owned()),
+            (Answer::Done, None) => {
+                return Err("it accepts tensors that do not fit the operation".to_owned());
+            }
             (Answer::Done, Some(wanted)) => Some(setup.compared(wanted)?),
         };
         setup.check_around()?;
@@ -70,7 +72,7 @@ fn try_case(definition: &Definition, case: &Case) -> Result<bool, String> {
             let is_fixed = definition.traits & NG_TRAIT_DETERMINISTIC != 0;
             if is_fixed && first.as_ref().is_some_and(|first| *first != found) {
                 return Err(
-                    "two runs return different bytes, although it is declared deterministic"
+                    "two runs return different bytes, although the kernel is declared deterministic"
                         .to_owned(),
                 );
             }

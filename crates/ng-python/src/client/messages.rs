@@ -32,7 +32,8 @@ pub fn run_request(run: RunArgs) -> PyResult<v1::RunRequest> {
         "graphs" => Targets::Graphs(v1::Graphs { ids: ids.0 }),
         other => {
             return Err(PyValueError::new_err(format!(
-                "{other:?} is not a valid kind of targets: expected nodes, edges or graphs"
+                "{other:?} is not a valid kind of targets: expected \"nodes\", \"edges\" or \
+                 \"graphs\""
             )));
         }
     };

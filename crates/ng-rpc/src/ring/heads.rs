@@ -75,7 +75,7 @@ pub(super) fn to_trailers(status: &Status) -> Trailers {
     let mut text = status.message().to_owned();
     let metadata = metadata.unwrap_or_else(|_| {
         text.push_str(&format!(
-            " (error details of more than {METADATA_BYTES_MAX} bytes were left out)"
+            " (the error details were left out: they have more than {METADATA_BYTES_MAX} bytes)"
         ));
         Metadata::default()
     });
@@ -160,7 +160,7 @@ mod tests {
         let long = Bytes::from(vec![1; METADATA_BYTES_MAX]);
         let back = to_status(&to_trailers(&Status::with_details(Code::Aborted, "why", long)));
         assert_eq!((back.code(), back.details()), (Code::Aborted, &b""[..]));
-        assert!(back.message().starts_with("why (its details"), "{}", back.message());
+        assert!(back.message().starts_with("why (the error details"), "{}", back.message());
     }
 
     #[test]

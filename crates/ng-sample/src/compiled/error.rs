@@ -33,9 +33,9 @@ pub enum CompiledError {
     },
     /// An epoch of a set that was compiled together is missing.
     #[error(
-        "{file} belongs to the set of epochs {first} to {last}, but {wanted} {}, so epoch \
-         {missing} cannot be replayed; compile again, or remove the files of this set",
-        if *is_there { "belongs to another set" } else { "is missing" }
+        "epoch {missing} cannot be replayed: {file} was compiled together with epochs {first} to \
+         {last}, but {wanted} {}; compile again, or remove the files of these epochs",
+        if *is_there { "is from another compilation" } else { "is missing" }
     )]
     Incomplete {
         /// A file of the set.

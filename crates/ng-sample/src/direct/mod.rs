@@ -51,12 +51,13 @@ impl Direct {
         }
         spec.method.check(Source::Sections)?;
         if !spec.is_plain() {
-            let what = "the direct layout does not support disjoint subgraphs, links or other \
-                        shapes of batches";
+            let what = "the direct layout supports only plain neighbour sampling (no links, \
+                        disjoint subgraphs, times, walks or induced edges)";
             return Err(DirectError::OnlyPaged(what.into()).into());
         }
         if !spec.draws_from_first_alone() {
-            let what = "the direct layout has one edge type, and the fanouts draw from another";
+            let what = "the direct layout has only one edge type, but the fanouts draw from \
+                        another one";
             return Err(DirectError::OnlyPaged(what.into()).into());
         }
         let (mut own, mut others) = (Vec::new(), Vec::new());

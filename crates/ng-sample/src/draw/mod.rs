@@ -259,8 +259,8 @@ fn refuse(bad: BadWeight, relation: &str, destination: NodeId) -> SampleError {
 pub(crate) fn count(entries: u64) -> Result<u32, SampleError> {
     let refuse = |_| {
         SampleError::Spec(format!(
-            "a node has {entries} neighbours, and lists that are read whole must have fewer than \
-             2^32; draw a number of neighbours uniformly"
+            "a node has {entries} neighbours, but only lists of fewer than 2^32 neighbours can be \
+             read whole; sample uniformly with a fixed number of neighbours"
         ))
     };
     u32::try_from(entries).map_err(refuse)

@@ -120,8 +120,8 @@ impl Loader {
     ) -> Result<Arc<Self>, SampleError> {
         let compiled = compiled.filter(|_| !sampler.is_direct());
         if compiled.is_some() && !sampler.spec().is_plain() {
-            let what = "compiled epochs do not support disjoint subgraphs, links or other shapes \
-                        of batches; sample these batches instead";
+            let what = "compiled epochs support only plain neighbour sampling (no links, disjoint \
+                        subgraphs, times, walks or induced edges); sample these batches instead";
             return Err(SampleError::Spec(what.into()));
         }
         let keeps_memory = compiled.is_some() || looks_ahead(&sampler, &plan, &settings);

@@ -110,7 +110,7 @@ pub enum ReorganizeError {
         limit_bytes: u64,
     },
     /// The caller stopped it.
-    #[error("stopped; the store is unchanged")]
+    #[error("the reordering was stopped; the store is unchanged")]
     Stopped,
     /// Batches could not be sampled.
     #[error(transparent)]
@@ -259,7 +259,7 @@ fn check(snapshot: &Snapshot, wanted: &Reorganization) -> Result<(), ReorganizeE
     let catalog = snapshot.catalog();
     wanted.batches.fanouts.check(catalog)?;
     if wanted.batches.batch_size == 0 || wanted.counted_batches == 0 {
-        let what = "the numbers of batches and of seeds per batch must be at least 1";
+        let what = "the number of batches and the batch size must be at least 1";
         return Err(ReorganizeError::Spec(what.into()));
     }
     if let Some(seeds) = &wanted.batches.seeds {

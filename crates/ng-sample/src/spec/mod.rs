@@ -130,9 +130,9 @@ impl SampleSpec {
             links.check(catalog)?;
         }
         match self.method {
-            Method::Labor { dependent: 0 } => {
-                Err(SampleError::Spec("the number of dependent batches must be at least 1".into()))
-            }
+            Method::Labor { dependent: 0 } => Err(SampleError::Spec(
+                "0 is not a valid number of dependent batches: expected 1 or more".into(),
+            )),
             Method::Induced => self.check_induced(catalog),
             method if method.row().needs == Needs::Weights => self.check_weights(catalog),
             _ => Ok(()),

@@ -55,7 +55,9 @@ impl Roots {
         let refuse = |what: &str| Err(SampleError::Spec(what.into()));
         let meta = snapshot.catalog().edge_types.get(usize::from(edge_type.0));
         let Some(meta) = meta.filter(|meta| meta.source == meta.destination) else {
-            return refuse("drawn seeds need an edge type that joins a node type with itself");
+            return refuse(
+                "seeds can be drawn only with an edge type that joins a node type with itself",
+            );
         };
         if count == 0 {
             return refuse("a batch needs at least 1 draw");

@@ -74,7 +74,9 @@ impl Shape {
         self.spread.check(catalog)?;
         if self.spread != Spread::Hops && (self.is_disjoint || fanouts.hops() > 0) {
             return refuse(
-                "walks and budgets cannot be combined with fanouts or disjoint subgraphs".into(),
+                "walks and sampling budgets (HGT) cannot be combined with fanouts or disjoint \
+                 subgraphs"
+                    .into(),
             );
         }
         if let Some(temporal) = &self.time {
@@ -98,7 +100,7 @@ impl Shape {
             EdgeSet::BothWays(others) => check_reverse(catalog, others),
             EdgeSet::Induced(marked) if marked.len() == catalog.edge_types.len() => Ok(()),
             EdgeSet::Induced(marked) => refuse(format!(
-                "got marks for {} edge types, but the store has {}",
+                "got flags for {} edge types, but the store has {} edge types",
                 marked.len(),
                 catalog.edge_types.len()
             )),

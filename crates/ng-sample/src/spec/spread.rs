@@ -137,9 +137,10 @@ impl Budgets {
         let what = if self.nodes.len() != catalog.node_types.len()
             || self.edge_types.len() != catalog.edge_types.len()
         {
-            "budgets need an entry for every node type and a mark for every edge type".into()
+            "sampling budgets (HGT) need a list for every node type and a flag for every edge type"
+                .into()
         } else if layers == 0 || self.nodes.iter().any(|list| list.len() != layers) {
-            "budgets need one number per layer for every node type".to_string()
+            "sampling budgets (HGT) need one number per layer for every node type".to_string()
         } else {
             return Ok(());
         };

@@ -163,13 +163,16 @@ impl Catalogue {
             let all = listed(inner.graphs.keys());
             let (message, remedy) = match inner.graphs.keys().next() {
                 Some(first) if name.is_empty() => (
-                    format!("the request has no graph name, and the server has {all}"),
-                    format!("name one, such as graph='{first}'"),
+                    format!("the request names no graph, and the server has several: {all}"),
+                    format!("name a graph, such as graph='{first}'"),
                 ),
                 _ if name.is_empty() => {
-                    ("the server has no graph".to_owned(), "register or create one".to_owned())
+                    ("the server has no graph".to_owned(), "register or create a graph".to_owned())
                 }
-                _ => (format!("graph {name:?} does not exist"), format!("the server has {all}")),
+                _ => (
+                    format!("graph {name:?} does not exist"),
+                    format!("graphs of the server: {all}"),
+                ),
             };
             Problem::missing("GRAPH_NOT_FOUND", message).at("graph").remedy(remedy)
         })
@@ -281,7 +284,7 @@ impl Inner {
             let aliases = self.aliases.keys().filter(|(of, _)| of == graph).map(|(_, name)| name);
             Problem::missing("MODEL_NOT_FOUND", format!("graph {graph:?} has no model {name:?}"))
                 .at("model")
-                .remedy(format!("it has {}", listed(models.chain(aliases))))
+                .remedy(format!("models of the graph: {}", listed(models.chain(aliases))))
         })
     }
 

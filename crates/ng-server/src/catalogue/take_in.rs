@@ -44,7 +44,8 @@ impl Catalogue {
             Ok(v1::Narrow::Bf16) => Some(Dtype::Bf16),
             Ok(v1::Narrow::Int8) => Some(Dtype::I8),
             Err(_) => {
-                let problem = Problem::argument("narrow", "narrow has an unknown value");
+                let message = format!("narrow={} is not valid", request.narrow);
+                let problem = Problem::argument("narrow", message);
                 return Err(problem.remedy("use NARROW_F16, NARROW_BF16 or NARROW_INT8"));
             }
         };

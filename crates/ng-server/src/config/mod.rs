@@ -37,7 +37,7 @@ pub enum LogFormat {
     Auto,
     /// Text.
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line.
     Json,
 }
 
@@ -45,7 +45,7 @@ pub enum LogFormat {
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// A file of settings cannot be read.
-    #[error("configuration file {}: {source}", path.display())]
+    #[error("settings file {}: {source}", path.display())]
     File {
         /// Which.
         path: PathBuf,
@@ -209,8 +209,8 @@ impl Config {
         let is_safe = self.tls_cert.is_some() && self.token_file.is_some();
         if let Some(open) = self.listen.iter().chain(&side).find(|a| a.is_public() && !is_safe) {
             return wrong(format!(
-                "other machines can reach {open}, which requires TLS and tokens: set tls_cert, \
-                 tls_key and token_file, or listen at 127.0.0.1 or a Unix socket"
+                "other machines can reach {open}, so the server requires TLS and tokens: set \
+                 tls_cert, tls_key and token_file, or listen at 127.0.0.1 or a Unix socket"
             ));
         }
         if self.listen.is_empty() {
@@ -230,8 +230,8 @@ impl Config {
         }
         if self.traces.is_some() && !Traces::ARE_BUILT {
             return wrong(
-                "this build does not send traces: drop the setting traces, or build the server \
-                 with the feature otel"
+                "this build does not send traces: leave out traces=, or build the server with \
+                 the feature \"otel\""
                     .into(),
             );
         }

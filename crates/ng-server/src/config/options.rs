@@ -13,28 +13,29 @@ use crate::schedule::Switches;
 #[derive(Clone, Debug, Parser)]
 #[command(name = "neargraph-server", version)]
 pub struct Options {
-    /// Folder whose stores (NAME.ng) are served. Default: `folder` of the settings file, or the
+    /// Folder whose stores (NAME.ng) are served. Default: `folder` in the settings file, or the
     /// current folder.
     pub folder: Option<PathBuf>,
-    /// Settings file (TOML). Options override it. SIGHUP reads it again.
+    /// Settings file (TOML). Options on the command line override it. On SIGHUP, the server reads
+    /// the file again.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Address to listen at: IP:PORT or unix:PATH. May be given several times. Default:
-    /// 127.0.0.1:7400. An address that other machines can reach needs TLS and a token file.
+    /// Address to listen at: IP:PORT or unix:PATH. May be repeated. Default: 127.0.0.1:7400. An
+    /// address that other machines can reach needs --tls-cert, --tls-key and --token-file.
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Vec<Address>,
     /// Socket at which clients on this machine set up connections over shared memory. Default:
     /// none.
     #[arg(long, value_name = "PATH")]
     pub shm: Option<PathBuf>,
-    /// Address of metrics, health, REST and the dashboard. Default: the port after that of the
-    /// first TCP address, on 127.0.0.1.
+    /// Address of metrics, health, REST and the dashboard. Default: 127.0.0.1, with the port after
+    /// the port of the first TCP address of --listen.
     #[arg(long, value_name = "IP:PORT")]
     pub side: Option<SocketAddr>,
     /// Folder for backups. Default: .neargraph/backups in the served folder.
     #[arg(long, value_name = "FOLDER")]
     pub backups: Option<PathBuf>,
-    /// Folder from which plug-ins may be loaded. Default: none, and no plug-in is loaded.
+    /// Folder from which plug-ins may be loaded. Default: no plug-in may be loaded.
     #[arg(long, value_name = "FOLDER")]
     pub plugins: Option<PathBuf>,
     /// Memory budget of each graph, e.g. 4GB. Default: a quarter of the machine's memory.
@@ -43,40 +44,40 @@ pub struct Options {
     /// Memory of the answer cache, e.g. 1GB. Default: 256MiB.
     #[arg(long, value_parser = units::bytes, value_name = "BYTES")]
     pub cache: Option<u64>,
-    /// Threads that compute one group of requests (see --scheduler). Default: 1.
+    /// Number of threads that compute one group of requests (see --scheduler). Default: 1.
     #[arg(long)]
     pub threads: Option<usize>,
     /// Number of groups of requests that are computed at the same time. Default: the number of
     /// cores plus 2.
     #[arg(long)]
     pub lanes: Option<usize>,
-    /// Parts of the scheduler that are on, as letters: G groups requests, S orders them by node id,
-    /// C caches answers; N turns all off. Default: CG.
+    /// Letters of the scheduler parts that are on: G groups requests, S orders requests by node id,
+    /// C caches answers; N turns all parts off. Default: CG.
     #[arg(long, value_name = "PARTS")]
     pub scheduler: Option<Switches>,
-    /// Reject every request that makes changes.
+    /// Reject every request that makes changes, such as updates and registrations of models.
     #[arg(long)]
     pub read_only: bool,
-    /// Certificate chain of the server (PEM). Default: no TLS.
+    /// PEM file with the certificate chain of the server. Default: no TLS.
     #[arg(long, value_name = "FILE")]
     pub tls_cert: Option<PathBuf>,
-    /// Private key of --tls-cert (PEM), mode 600 or 640.
+    /// PEM file with the private key of --tls-cert. The file must have mode 600 or 640.
     #[arg(long, value_name = "FILE")]
     pub tls_key: Option<PathBuf>,
-    /// CA certificates (PEM): each client needs a certificate that one of them has signed (mTLS).
-    /// Default: clients need no certificate.
+    /// PEM file with CA certificates. Each client then needs a certificate that one of these CAs
+    /// signed (mTLS). Default: clients need no certificate.
     #[arg(long, value_name = "FILE")]
     pub client_ca: Option<PathBuf>,
-    /// File of access tokens, mode 600 or 640. Each line is
-    /// `RIGHT NAME TOKEN-OR-SHA256 [EXPIRES] [requests=N] [seeds=N]`. Default: callers need no
+    /// File of access tokens. The file must have mode 600 or 640. Each line is
+    /// `RIGHT NAME TOKEN-OR-SHA256 [EXPIRES] [requests=N] [seeds=N]`. Default: clients need no
     /// token.
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<PathBuf>,
-    /// How long to wait for requests in flight after SIGTERM or Ctrl-C, e.g. 1m. Default: 30s.
+    /// Maximum time to wait for requests in flight after SIGTERM or Ctrl-C, e.g. 1m. Default: 30s.
     #[arg(long, value_parser = units::time, value_name = "TIME")]
     pub drain: Option<Duration>,
-    /// Log level: error, warn, info, debug, or levels by module such as ng_server=debug. Default:
-    /// info.
+    /// Log level: error, warn, info or debug. Also levels by module, e.g. ng_server=debug,info.
+    /// Default: info.
     #[arg(long, value_name = "LEVEL")]
     pub log: Option<String>,
     /// Format of log lines. Default: text on a terminal, JSON elsewhere.

@@ -117,8 +117,8 @@ impl Graph {
 /// Why a transaction is neither applied nor repeated.
 pub(super) fn key_too_old(to: u64) -> Problem {
     let message = format!(
-        "the graph has no keys of commits up to {to}, so it is unknown whether this transaction \
-         was applied"
+        "the graph has no idempotency keys of commits up to {to}, so it is unknown whether this \
+         transaction was applied"
     );
     Problem::new(Code::FailedPrecondition, "KEY_TOO_OLD", message).at("key_since_commit").remedy(
         "check whether its changes are in the graph; if not, send it again with a new key and \
@@ -152,7 +152,7 @@ fn steps<'a>(catalog: &Catalog, changes: &'a [v1::Change]) -> Result<Vec<Step<'a
     for (at, change) in changes.iter().enumerate() {
         let step = change.change.as_ref().map(|kind| step(catalog, kind, added));
         let nothing = || {
-            Err(Problem::argument("", "a change is empty")
+            Err(Problem::argument("", format!("change {at} has no kind"))
                 .remedy("set its kind, such as add_vertex or add_edge"))
         };
         all.push(step.unwrap_or_else(nothing).map_err(|problem| within(problem, at))?);

@@ -46,11 +46,16 @@ pub fn check(
         v1::Dtype::F32 if meta.dtype != Dtype::F32 => How::Encoded,
         same if same == stored && !meta.is_scaled() => How::AsStored,
         other => {
-            let message =
-                format!("the rows are {}, but the tensor is {}", other.as_str_name(), meta.dtype);
-            let remedy = match stored {
-                v1::Dtype::F32 => "give DTYPE_F32".to_owned(),
-                other => format!("give DTYPE_F32 or {}", other.as_str_name()),
+            let scales = if meta.is_scaled() { " with scales" } else { "" };
+            let message = format!(
+                "the rows have {}, but the tensor has dtype {}{scales}",
+                other.as_str_name(),
+                meta.dtype
+            );
+            let remedy = if meta.is_scaled() || stored == v1::Dtype::F32 {
+                "give DTYPE_F32".to_owned()
+            } else {
+                format!("give DTYPE_F32 or {}", stored.as_str_name())
             };
             return Err(wrong(message).remedy(remedy));
         }

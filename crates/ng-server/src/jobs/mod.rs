@@ -233,7 +233,7 @@ impl Jobs {
                 let message = format!("this server has not accepted job {id:?} since it started");
                 return missing(message).remedy(
                     "start a new job, because jobs do not survive a restart; with several servers, \
-                     ask the one that accepted it",
+                     ask the server that accepted the job",
                 );
             }
             missing(format!("job {id:?} does not exist"))

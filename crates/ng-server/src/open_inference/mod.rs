@@ -217,7 +217,7 @@ fn whole(name: &str, given: Option<&ParameterChoice>) -> Result<u64, Problem> {
 
 /// What the protocol knows and this server does not.
 pub fn unknown(what: &str) -> Problem {
-    let message = format!("this server has no {what}: it serves models of graphs only");
+    let message = format!("this server does not support the path /{what} of a model");
     Problem::new(Code::Unimplemented, "UNIMPLEMENTED", message)
         .remedy("request the metadata of the model, or inference")
 }

@@ -48,7 +48,9 @@ pub fn targets(request: &mut ModelInferRequest) -> Result<Targets, Problem> {
     let (name, contents) = (input.name.as_str(), input.contents.take());
     if let Some((other, _)) = input.parameters.iter().next() {
         let message = format!("parameter {other:?} of an input is unknown");
-        return Err(Problem::argument("inputs.parameters", message).remedy("drop it"));
+        return Err(
+            Problem::argument("inputs.parameters", message).remedy("leave out the parameter")
+        );
     }
     let is_pairs = match name {
         NODES | GRAPHS => false,
@@ -96,7 +98,7 @@ fn counted(shape: &[i64], is_pairs: bool) -> Result<u64, Problem> {
     };
     count.ok_or_else(|| {
         let wanted = if is_pairs { "[2, n]" } else { "[n]" };
-        Problem::argument("inputs.shape", format!("the shape {shape:?} is not {wanted}"))
+        Problem::argument("inputs.shape", format!("the shape is {shape:?}, expected {wanted}"))
             .remedy(format!("give {wanted}, where n is the number of targets"))
     })
 }
@@ -116,7 +118,7 @@ fn from_raw(datatype: &str, bytes: &[u8]) -> Result<Vec<u64>, Problem> {
     if !bytes.len().is_multiple_of(width) {
         let message = format!("{} bytes are not a whole number of {datatype} values", bytes.len());
         return Err(Problem::argument("raw_input_contents", message)
-            .remedy(format!("give {width} bytes for each, little-endian")));
+            .remedy(format!("give {width} bytes for each value, little-endian")));
     }
     let negative = 1 << (width * 8 - 1);
     let ids = bytes.chunks_exact(width).map(number);

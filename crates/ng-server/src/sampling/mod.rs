@@ -99,7 +99,7 @@ impl Sampling {
             let message = format!("{STREAMS} streams of batches are running, which is the limit");
             Problem::new(Code::ResourceExhausted, "STREAMS_FULL", message)
                 .retry_about(RETRY_AFTER)
-                .remedy("try again after one has ended")
+                .remedy("try again after a stream has ended")
         })?;
         let snapshot = graph.snapshot(request.at_snapshot)?;
         let sampler = sampler(&snapshot, request)?;

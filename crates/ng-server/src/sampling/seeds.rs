@@ -26,7 +26,7 @@ pub fn inputs(
     let (id, meta) = node_type(catalog, &seeds.node_type, is_split)?;
     if is_split && !seeds.ids.is_empty() {
         return Err(Problem::argument("split", "the request has both ids and a split")
-            .remedy("drop one of them"));
+            .remedy("leave out either the ids or the split"));
     }
     if is_split {
         let ids = of_split(snapshot, (id, meta), &request.split)?;
@@ -68,7 +68,9 @@ fn node_type<'c>(
             let names: Vec<&str> = all().map(|(_, meta)| meta.name.as_str()).collect();
             let message = match name {
                 "" if is_split => {
-                    "the request names no node type, and not exactly one has splits".to_owned()
+                    "the request names no node type, and none or several of the node types have \
+                     splits"
+                        .to_owned()
                 }
                 "" => "the request names no node type, and the graph has several".to_owned(),
                 name => format!("node type {name:?} does not exist"),
@@ -89,14 +91,17 @@ fn of_split(
     let plain = name.strip_suffix("_mask").unwrap_or(name);
     let code = SPLITS.iter().find(|(known, _)| *known == plain).map(|(_, code)| *code);
     let code = code.ok_or_else(|| {
-        Problem::missing("NAME_NOT_FOUND", format!("{name:?} is not a split"))
+        Problem::missing("NAME_NOT_FOUND", format!("split={name:?} is not valid"))
             .at("split")
-            .remedy("use train, val or test")
+            .remedy("use \"train\", \"val\" or \"test\"")
     })?;
     let tensor = snapshot.catalog().find_tensor(Owner::Node(id), SPLIT);
     let has_several = meta.tensor("split_1").is_some();
     let (Some(tensor), false) = (tensor, has_several) else {
-        let message = format!("node type {:?} does not have exactly one set of splits", meta.name);
+        let message = format!(
+            "node type {:?} has no division into train, val and test, or several of them",
+            meta.name
+        );
         return Err(Problem::argument("split", message).remedy("give the ids of the seeds instead"));
     };
     let (mut ids, mut start) = (Vec::new(), 0);

@@ -27,8 +27,8 @@ impl Default for Switches {
 /// Letters that switch nothing.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "{given:?} is not valid for scheduler: expected one or more of the letters G (group requests), \
-         S (order them) and C (cache answers), or N alone for none"
+    "scheduler={given:?} is not valid: expected one or more of the letters G (group requests), S \
+         (order requests) and C (cache answers), or N alone for none"
 )]
 pub struct BadSwitches {
     given: String,

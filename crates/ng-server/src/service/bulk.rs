@@ -72,7 +72,7 @@ async fn feed(
                 Some(Part::Head(_)) => {
                     (Err(Problem::argument("head", "the stream has a second head")), true)
                 }
-                None => (Err(Problem::argument("arrow", "a message is empty")), true),
+                None => (Err(Problem::argument("arrow", "a message of the stream is empty")), true),
             },
         };
         if give.send(piece).await.is_err() || is_last {

@@ -83,7 +83,8 @@ pub(super) async fn model_of(
                 let message =
                     format!("{field} of a registered model cannot be changed in a request");
                 return Err(Problem::argument(field, message).remedy(format!(
-                    "leave out {field}, register the model with it, or send the model's files"
+                    "leave out {field}, register the model with this value of {field}, or send the \
+                     model's files"
                 )));
             }
             return state.catalogue.model(&request.graph, &name);

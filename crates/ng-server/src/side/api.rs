@@ -89,7 +89,7 @@ pub async fn by_own_name(
         let problem = Problem::new(
             Code::PermissionDenied,
             "FOREIGN_NAME",
-            "this port serves requests to an IP address or localhost only",
+            "this port accepts only requests whose host is an IP address or localhost",
         );
         return Refusal(problem.remedy("use the host name localhost")).into_response();
     }
@@ -269,7 +269,10 @@ async fn scores(
     let numbers: Option<Vec<Vec<Value>>> =
         (0..rows.count as usize).map(|at| row(rows, at)).collect();
     let numbers = numbers.ok_or_else(|| {
-        Problem::argument("model", format!("the page cannot show the dtype of model {title}"))
+        Problem::argument(
+            "model",
+            format!("the dashboard cannot show the output dtype of model {title}"),
+        )
     })?;
     Ok(Json(json!({
         "model": title,

@@ -61,7 +61,7 @@ pub const METRICS: &[(&str, char, &str)] = &[
     (
         "neargraph_cache_invalidations_total",
         'c',
-        "Cached answers that commits invalidated (nodes); commits that invalidated a model (all)",
+        "Invalidations by commits: of single cached answers (nodes), of whole models (all)",
     ),
     ("neargraph_reads_total", 'c', "Reads from the device"),
     ("neargraph_read_bytes_total", 'c', "Bytes read from the device"),

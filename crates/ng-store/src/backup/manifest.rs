@@ -42,7 +42,7 @@ impl Identity {
                  root {root_crc32c:#x}"
             )
         };
-        format!("it belongs to {}, expected {}", describe(other), describe(self))
+        format!("found {}, expected {}", describe(other), describe(self))
     }
 }
 
@@ -93,15 +93,16 @@ impl Manifest {
 
     /// Types the bytes of the file.
     pub fn decode(bytes: &[u8]) -> Result<Decoded, Damage> {
-        let too_short = || Damage::new("it is too short");
+        let too_short = || Damage::new("the file is too short");
         let (head, rest) = bytes.split_at_checked(UNCOVERED).ok_or_else(too_short)?;
         let wanted = format!("{BEFORE_SUM}{:08x}{AFTER_SUM}", checksum::of(rest));
         if head != wanted.as_bytes() {
-            return Err(Damage::new("its checksum is wrong"));
+            return Err(Damage::new("the checksum of the file is wrong"));
         }
         let mut json = b"{".to_vec();
         json.extend_from_slice(rest);
-        let wrong = |error: serde_json::Error| Damage::new(format!("it cannot be read: {error}"));
+        let wrong =
+            |error: serde_json::Error| Damage::new(format!("the file cannot be read: {error}"));
         let AnyVersion { version } = serde_json::from_slice(&json).map_err(wrong)?;
         if version > BACKUP_VERSION {
             return Ok(Decoded::Newer(version));

@@ -58,7 +58,7 @@ impl Member {
         }
         if header.file_bytes() != manifest.root_bytes {
             return Err(damaged(format!(
-                "it gives a wrong size of the root: {} bytes",
+                "the size in the header differs from the size of the file, {} bytes",
                 manifest.root_bytes
             )));
         }
@@ -154,7 +154,7 @@ pub(super) fn open_chain(path: &Path) -> Result<Vec<Member>, BackupError> {
 
 fn read_manifest(path: &Path, reader: &Reader) -> Result<Manifest, BackupError> {
     let file = reader.open(MANIFEST).map_err(|error| {
-        let what = format!("it has no {MANIFEST}");
+        let what = format!("the directory has no {MANIFEST}");
         if is_absent(&error) {
             return BackupError::NotABackup { path: path.to_owned(), what };
         }

@@ -45,11 +45,11 @@ impl Part {
         let path = directory.join(name);
         let damaged = |what: String| BackupError::Damaged { file: directory.join(name), what };
         let file = reader.open(name).map_err(|error| {
-            if is_absent(&error) { damaged("it is missing".into()) } else { error.into() }
+            if is_absent(&error) { damaged("the file is missing".into()) } else { error.into() }
         })?;
         let found = reader.len(file)?;
         if found != len || !len.is_multiple_of(BLOCK_BYTES as u64) {
-            return Err(damaged(format!("it has {found} bytes, expected {len}")));
+            return Err(damaged(format!("the file has {found} bytes, expected {len}")));
         }
         let (window, used, end) = (Vec::new(), 0, 0);
         Ok(Self { reader: reader.clone(), file, path, len, window, used, end })
@@ -108,7 +108,7 @@ impl Part {
     fn refill(&mut self, of: &dyn Fn() -> String) -> Result<(), BackupError> {
         let len = (self.len - self.end).min(WINDOW_BYTES);
         if len == 0 {
-            let what = format!("it ends at block {}, before {}", self.block(), of());
+            let what = format!("the file ends at block {}, before {}", self.block(), of());
             return Err(self.error(what));
         }
         self.window = self.reader.read_at(self.file, self.end, len as usize)?;
@@ -122,7 +122,8 @@ impl Part {
         if block == blocks {
             return Ok(());
         }
-        Err(self.error(format!("it has {blocks} blocks, and the page tables list {block}")))
+        let what = format!("the file has {blocks} blocks, but the page tables list {block}");
+        Err(self.error(what))
     }
 }
 

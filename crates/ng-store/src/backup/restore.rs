@@ -153,7 +153,9 @@ impl<'a, 'p> Restoring<'a, 'p> {
         self.read_member(newest, None)?;
         if self.found != self.report.pages {
             let (pages, found) = (self.report.pages, self.found);
-            let what = format!("its page tables list {pages} pages, and the backups hold {found}");
+            let what = format!(
+                "the page tables list {pages} pages, but the backup and its bases hold {found}"
+            );
             return Err(newest.tables()?.error(what));
         }
         Ok(self.report)

@@ -40,7 +40,7 @@ pub enum DirectError {
     #[error(transparent)]
     Scratch(#[from] ScratchError),
     /// The caller asked to stop.
-    #[error("compiling was stopped; its files were removed")]
+    #[error("compiling was stopped, and its files were removed")]
     Stopped,
     /// There is nothing to read from.
     #[error("there is no direct layout in {directory}")]

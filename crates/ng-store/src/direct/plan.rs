@@ -177,7 +177,7 @@ pub(crate) fn only_types(
         ([node], [edge, ..]) if edges == 1 => Ok((node, edge)),
         (nodes, _) => Err(DirectError::OnlyPaged(format!(
             "the direct layout needs a store with one node type and one edge type; this store has \
-             {} and {}",
+             {} node types and {} edge types",
             nodes.len(),
             edges
         ))),

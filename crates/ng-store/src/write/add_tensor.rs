@@ -124,8 +124,8 @@ fn check(version: &Version, new: &NewTensor) -> Result<TensorMeta, UpdateError> 
     }
     if let Some(lsn) = lsn.filter(|lsn| *lsn > version.lsn) {
         return Err(unsupported(format!(
-            "the rows of tensor {name:?} are for commit {lsn}, but the store is at commit {}: it \
-             was rewritten; compute the rows again",
+            "the rows of tensor {name:?} are for commit {lsn}, but the store is at commit {}: the \
+             store was rewritten; compute the rows again",
             version.lsn
         )));
     }

@@ -58,7 +58,7 @@ pub enum UpdateError {
         id: u64,
     },
     /// A row has the wrong number of bytes.
-    #[error("tensor {tensor:?}: a row has {expected} bytes, got {found}")]
+    #[error("tensor {tensor:?}: the given row has {found} bytes, expected {expected}")]
     RowWidth {
         /// Name of the tensor.
         tensor: String,

@@ -44,7 +44,8 @@ def named_type(find: Callable[[Any], Any], target: Any) -> Any:
         return find(target)
     except NameNotFound as error:
         raise NameNotFound(
-            f"{error.args[0]}; name one as target=, such as paper, or user,buys,item for edges"
+            f"{error.args[0]}; name one type as target=, such as target='paper', or "
+            "target='user,buys,item' for edges"
         ) from None
 
 
@@ -138,8 +139,9 @@ class Task(ABC):
         except (MemoryError, RuntimeError) as error:
             # Torch reports insufficient memory as a `RuntimeError` of several lines.
             raise UnsupportedArgument(
-                f"the model {config.model} with hidden={config.hidden} and {len(config.fanouts)} "
-                f"layers cannot be created ({str(error).splitlines()[0]}); use a smaller hidden="
+                f"the model {config.model!r} with hidden={config.hidden} and "
+                f"{len(config.fanouts)} layers cannot be created ({str(error).splitlines()[0]}); "
+                "use a smaller hidden="
             ) from error
         if config.embedding:
             self.embeddings = Embeddings(self.store, config, saved)

@@ -51,14 +51,17 @@ class GraphTask(Task):
             )
         self._graphs = {name: np.flatnonzero(self._codes == code) for name, code in SPLITS.items()}
         if not len(self._graphs["train"]):
-            raise UnsupportedArgument(f"{store.path}: no graph is in the training split")
+            raise UnsupportedArgument(
+                f"{store.path}: no graph is in the training split; use another split_index=, or "
+                "a smaller holdout="
+            )
         starts = ends[:-1]
         blocks = (
             (starts[at : at + BLOCK_ROWS], self._codes[at : at + BLOCK_ROWS])
             for at in range(0, len(starts), BLOCK_ROWS)
         )
         facts = label_facts(snapshot, owner, _LABELS, blocks)
-        self.target = target_of(config, facts, f"{store.path}: {_LABELS}")
+        self.target = target_of(config, facts, f"{store.path}: tensor {_LABELS!r}")
         self.kind, self.outputs = self.target.kind, self.target.outputs
         tally = facts.tally(self.kind)
         self.missing_labels, self.known_labels = tally.missing, tally.known
@@ -121,8 +124,8 @@ def _graph_codes(store: Store, ends: NDArray[np.int64], config: TrainConfig) -> 
         return _drawn_codes(count, config)
     if config.holdout != TrainConfig().holdout:
         raise UnsupportedArgument(
-            f"holdout={config.holdout!r} applies only to stores without a split, but {store.path} "
-            f"has {name}; leave holdout= out"
+            f"holdout={config.holdout!r} applies only to stores without a split, but "
+            f"{store.path} has the split tensor {name!r}; leave holdout= out"
         )
     codes = np.zeros(count, np.uint8)
     for first, values in store.snapshot().scan(owner, name):
@@ -132,8 +135,9 @@ def _graph_codes(store: Store, ends: NDArray[np.int64], config: TrainConfig) -> 
         torn = np.flatnonzero(codes[graphs] != values)
         if len(torn):
             raise UnsupportedArgument(
-                f"{store.path}: {name} divides graph {int(graphs[torn[0]])} between splits; import "
-                "without a split, and use holdout= to draw whole graphs"
+                f"{store.path}: the split tensor {name!r} divides graph {int(graphs[torn[0]])} "
+                "between splits; import the data set without a split, and use holdout= to draw "
+                "whole graphs"
             )
     return codes
 

@@ -66,11 +66,13 @@ class LinkTask(Task):
         for name, links in found.items():
             if links.count > self._links[name].size(1):
                 kept = self._links[name].size(1)
-                self.notes.append(f"{name}: {kept:,} of {links.count:,} links, drawn by the seed")
+                self.notes.append(
+                    f"split {name!r}: {kept:,} of {links.count:,} links are used, drawn by the seed"
+                )
         for name in ("train", "test"):
             if not found[name].count:
                 raise UnsupportedArgument(
-                    f"{store.path}: no edge of {self._type.triple} is in the split {name}; use "
+                    f"{store.path}: no edge of {self._type.triple} is in the split {name!r}; use "
                     "another holdout= or test_after="
                 )
         self._feed = Feed(store, config, self._attrs(), device=device)
@@ -91,8 +93,8 @@ class LinkTask(Task):
             if not edge_type.has_time and self._joins_the_same(edge_type):
                 raise UnsupportedArgument(
                     f"{self.store.path}: edges of {edge_type.triple} have no times and join the "
-                    f"nodes of {self._type.triple}, so temporal samples would contain later links; "
-                    "import them with times, or use temporal='off'"
+                    f"same node types as {self._type.triple}, so temporal samples would contain "
+                    "later links; import these edges with times, or use temporal='off'"
                 )
 
     def _joins_the_same(self, edge_type: EdgeType) -> bool:
@@ -116,8 +118,9 @@ class LinkTask(Task):
         """Returns the split codes of edges of the predicted type or of a reverse type."""
         if self._holdout.by_time and times is None:
             raise UnsupportedArgument(
-                f"the reverse edges {edge_type.triple} have no times, so held-out edges cannot be "
-                "found among them; import them with times, or leave test_after out"
+                f"the reverse edges {edge_type.triple} have no times, so held-out edges cannot "
+                "be found among them; import the reverse edges with times, or leave test_after= "
+                "out"
             )
         ends = (sources, targets)
         if edge_type.triple != self._type.triple:
@@ -320,7 +323,8 @@ class LinkTask(Task):
 def _check(config: TrainConfig, loss: str) -> None:
     if loss not in _LOSSES:
         raise UnsupportedArgument(
-            f"loss={loss!r} does not support the task link; use {' or '.join(_LOSSES)}"
+            f"loss={loss!r} does not support the task 'link'; use "
+            f"{' or '.join(f'loss={known!r}' for known in _LOSSES)}"
         )
     if loss == "bpr" and config.negatives != "triplet":
         raise UnsupportedArgument(
@@ -328,6 +332,6 @@ def _check(config: TrainConfig, loss: str) -> None:
         )
     if config.objective != "auto":
         raise UnsupportedArgument(
-            f"objective={config.objective!r} applies only to labels of nodes and graphs; leave it "
-            "out"
+            f"objective={config.objective!r} applies only to labels of nodes and graphs; leave "
+            "objective= out"
         )

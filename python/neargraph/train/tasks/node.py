@@ -42,7 +42,7 @@ class NodeTask(Task):
     ) -> None:
         self._owner = _target_type(store, config)
         super().__init__(store, config)
-        where = f"{store.path}: y of {self._owner.name!r}"
+        where = f"{store.path}: tensor 'y' of node type {self._owner.name!r}"
         facts = label_facts(store.snapshot(), self._owner, "y", _blocks(store, self._owner, config))
         self.target = target_of(config, facts, where)
         self.kind, self.outputs = self.target.kind, self.target.outputs
@@ -127,8 +127,8 @@ class Resident:
     def __init__(self, store: Store) -> None:
         if not store.schema.is_homogeneous:
             raise UnsupportedArgument(
-                f"{store.path}: in_memory=True supports only one node type and one edge type; "
-                "leave it out"
+                f"{store.path}: in_memory=True supports only stores with one node type and one "
+                "edge type; leave in_memory= out"
             )
         self._x = torch.from_numpy(np.ascontiguousarray(store.column("x")))
         self._y = torch.from_numpy(np.ascontiguousarray(store.column("y")))
@@ -148,7 +148,8 @@ def _target_type(store: Store, config: TrainConfig) -> NodeType:
         if len(owners) > 1:
             names = ", ".join(t.name for t in owners)
             raise UnsupportedArgument(
-                f"{store.path}: {len(owners)} node types have labels, {names}; name one as target="
+                f"{store.path}: {len(owners)} node types have labels ({names}); name one of "
+                "these types as target="
             )
         owner = owners[0] if owners else schema.node_types[0]
     else:

@@ -44,13 +44,13 @@ pub enum SaveError {
         problem: String,
     },
     /// An output has the name of another value. ONNX has one namespace for values and outputs.
-    #[error("output {name:?} has the same name as another value; rename it")]
+    #[error("output {name:?} has the same name as another value; rename the output")]
     Name {
         /// The name.
         name: String,
     },
     /// A name is empty. In ONNX, an empty name means an omitted value.
-    #[error("{what} has an empty name; name it")]
+    #[error("{what} has an empty name; give it a name")]
     NoName {
         /// What has none.
         what: &'static str,

@@ -32,7 +32,8 @@ pub(super) fn written(
     let Some(standard) = standard(&node.op) else {
         let (node, op) = (node.name.clone(), node.op.name());
         let problem =
-            "ONNX has no such operation; save the graph before it is rewritten".to_owned();
+            "ONNX has no such operation; save the graph as it was before this operation was added"
+                .to_owned();
         return Err(SaveError::NoCounterpart { node, op, problem });
     };
     proto.op_type = Some(standard);

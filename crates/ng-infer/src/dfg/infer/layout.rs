@@ -46,7 +46,7 @@ fn lengths(list: &Known, unknown: &mut Unknown) -> Result<Vec<Dim>, String> {
         (None, Some(rank)) if (0..=16).contains(&rank) => {
             Ok((0..rank).map(|_| unknown.next()).collect())
         }
-        _ => Err("the number of dimensions is unknown".to_owned()),
+        _ => Err("the number of dimensions of the new shape is unknown".to_owned()),
     }
 }
 
@@ -64,19 +64,21 @@ pub(super) fn reshape(
     let kept = |(at, dim): (usize, &Dim)| match (dim.number(), of.shape.get(at)) {
         (Some(0), _) if allow_zero => Ok(dim.clone()),
         (Some(0), Some(kept)) => Ok(kept.clone()),
-        (Some(0), None) => Err(format!("the new shape keeps dimension {at}, which does not exist")),
+        (Some(0), None) => Err(format!(
+            "the new shape has 0 (keep) for dimension {at}, which the input does not have"
+        )),
         _ => Ok(dim.clone()),
     };
     shape = shape.iter().enumerate().map(kept).collect::<Result<_, _>>()?;
     let is_rest = |dim: &Dim| dim.number() == Some(-1);
     if shape.iter().filter(|dim| is_rest(dim)).count() > 1 {
-        return Err("more than one dimension is -1".to_owned());
+        return Err("more than one dimension of the new shape is -1".to_owned());
     }
     if let Some(at) = shape.iter().position(is_rest) {
         let rest: Vec<Dim> = shape.iter().filter(|dim| !is_rest(dim)).cloned().collect();
         shape[at] = rest_of(&of.shape, &rest).unwrap_or_else(|| unknown.next());
     } else if let (Some(before), Some(after)) = (product(&of.shape), product(&shape)) {
-        same(&before, &after, "the numbers of elements differ")?;
+        same(&before, &after, "the input and the new shape differ in the number of elements")?;
     }
     if let Some(negative) = shape.iter().filter_map(Dim::number).find(|n| *n < 0) {
         return Err(format!("length {negative} is negative"));
@@ -124,7 +126,11 @@ pub(super) fn concat(parts: &[&Known], axis: i64) -> Result<Known, String> {
         for (at, dim) in shape.iter_mut().enumerate() {
             *dim = match at == axis {
                 true => dim.clone() + part.shape[at].clone(),
-                false => same(dim, &part.shape[at], &format!("the lengths of axis {at} differ"))?,
+                false => same(
+                    dim,
+                    &part.shape[at],
+                    &format!("the inputs differ in the length of axis {at}"),
+                )?,
             };
         }
     }
@@ -246,7 +252,7 @@ pub(super) fn gather_elements(of: &Known, index: &Known, axis: i64) -> Result<Kn
 pub(super) fn tile(of: &Known, list: &Known, unknown: &mut Unknown) -> Result<Known, String> {
     let times = lengths(list, unknown)?;
     if times.len() != of.rank() {
-        return Err(format!("got {} repeats for {} axes", times.len(), of.rank()));
+        return Err(format!("got {} repeats, expected {}: one per axis", times.len(), of.rank()));
     }
     let dim = |(dim, times): (&Dim, &Dim)| dim.times(times).unwrap_or_else(|| unknown.next());
     Ok(Known::new(of.dtype, of.shape.iter().zip(&times).map(dim).collect()))
@@ -255,7 +261,7 @@ pub(super) fn tile(of: &Known, list: &Known, unknown: &mut Unknown) -> Result<Kn
 pub(super) fn gather_nd(of: &Known, index: &Known) -> Result<Known, String> {
     index.wants(Dtype::I64)?;
     let Some((last, lists)) = index.shape.split_last() else {
-        return Err("expected lists of indices, found a number".to_owned());
+        return Err("expected lists of indices, found a scalar".to_owned());
     };
     let depth = last.number().ok_or("the length of the index lists is unknown")? as usize;
     let rest = of.shape.get(depth..);
@@ -281,7 +287,7 @@ pub(super) fn range(inputs: &[&Known], unknown: &mut Unknown) -> Result<Known, S
     for number in inputs {
         number.wants(inputs[0].dtype)?;
         if !number.is_number() {
-            return Err("expected three numbers".to_owned());
+            return Err("expected three scalars: start, limit and step".to_owned());
         }
     }
     let content = |at: usize| inputs[at].content.as_ref().and_then(|all| all.first().cloned());

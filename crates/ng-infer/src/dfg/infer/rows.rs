@@ -12,7 +12,7 @@ pub(super) fn mat_mul(one: &Known, other: &Known) -> Result<Known, String> {
     let ([.., m, k], [.., inner, n]) = (&one.shape[..], &other.shape[..]) else {
         return Err("expected matrices".to_owned());
     };
-    same(k, inner, "the inner lengths differ")?;
+    same(k, inner, "the inner dimensions of the matrices differ")?;
     let stacks = |known: &Known| known.shape[..known.rank() - 2].to_vec();
     let mut shape = broadcast(&stacks(one), &stacks(other))?;
     shape.extend([m.clone(), n.clone()]);
@@ -29,12 +29,12 @@ pub(super) fn gemm(inputs: &[&Known], trans_a: bool, trans_b: bool) -> Result<Kn
         known.wants(Dtype::F32)?;
     }
     let ((m, k), (inner, n)) = (side(inputs[0], trans_a)?, side(inputs[1], trans_b)?);
-    same(&k, &inner, "the inner lengths differ")?;
+    same(&k, &inner, "the inner dimensions of the matrices differ")?;
     let shape = vec![m, n];
     if let Some(added) = inputs.get(2)
         && broadcast(&shape, &added.shape)?.len() != 2
     {
-        return Err("C has more than two dimensions".to_owned());
+        return Err("input C has more than two dimensions".to_owned());
     }
     Ok(Known::new(Dtype::F32, shape))
 }
@@ -45,19 +45,19 @@ pub(super) fn linear(inputs: &[&Known]) -> Result<Known, String> {
     }
     inputs[1].wants_rank(2)?;
     let Some((inner, rest)) = inputs[0].shape.split_last() else {
-        return Err("expected rows, found a number".to_owned());
+        return Err("expected a tensor with rows, found a scalar".to_owned());
     };
-    same(inner, &inputs[1].shape[0], "the inner lengths differ")?;
+    same(inner, &inputs[1].shape[0], "the inner dimensions of the matrices differ")?;
     let width = &inputs[1].shape[1];
     if let Some(bias) = inputs.get(2) {
         bias.wants_rank(1)?;
-        same(width, &bias.shape[0], "columns and bias differ in length")?;
+        same(width, &bias.shape[0], "the number of columns and the length of the bias differ")?;
     }
     let shape = [rest, std::slice::from_ref(width)].concat();
     if let Some(rows) = inputs.get(3) {
         rows.wants_rank(shape.len())?;
         for (one, other) in rows.shape.iter().zip(&shape) {
-            same(one, other, "the product and the added rows differ in shape")?;
+            same(one, other, "the product and the added rows differ in a dimension")?;
         }
     }
     Ok(Known::new(Dtype::F32, shape))
@@ -66,8 +66,9 @@ pub(super) fn linear(inputs: &[&Known]) -> Result<Known, String> {
 /// The shape of rows times a matrix.
 fn product(rows: &Known, matrix: &Known) -> Result<Vec<Dim>, String> {
     matrix.wants_rank(2)?;
-    let (inner, rest) = rows.shape.split_last().ok_or("expected rows, found a number")?;
-    same(inner, &matrix.shape[0], "the inner lengths differ")?;
+    let (inner, rest) =
+        rows.shape.split_last().ok_or("expected a tensor with rows, found a scalar")?;
+    same(inner, &matrix.shape[0], "the inner dimensions of the matrices differ")?;
     Ok([rest, &matrix.shape[1..]].concat())
 }
 
@@ -79,7 +80,7 @@ pub(super) fn quantised_linear(inputs: &[&Known]) -> Result<Known, String> {
     for column in &inputs[2..] {
         column.wants(Dtype::F32)?;
         column.wants_rank(1)?;
-        let what = "the columns and their scales or biases differ in number";
+        let what = "the number of columns and the number of their scales or biases differ";
         same(&steps.shape[1], &column.shape[0], what)?;
     }
     Ok(Known::new(Dtype::F32, shape))
@@ -132,12 +133,12 @@ pub(super) fn reduce(
 fn count(known: &Known, unknown: &mut Unknown) -> Result<Dim, String> {
     known.wants(Dtype::I64)?;
     if !known.is_number() {
-        return Err("expected a single number as the count".to_owned());
+        return Err("expected a scalar as the count".to_owned());
     }
     let content = known.content.as_ref().and_then(|all| all.first().cloned());
     match content {
         Some(dim) if dim.number().is_some_and(|n| n < 0) => {
-            Err(format!("{dim} is not a valid count"))
+            Err(format!("the count {dim} is negative"))
         }
         Some(dim) => Ok(dim),
         None => Ok(unknown.next()),
@@ -148,8 +149,8 @@ fn count(known: &Known, unknown: &mut Unknown) -> Result<Dim, String> {
 fn indexed(of: &Known, index: &Known) -> Result<(), String> {
     index.wants(Dtype::I64)?;
     index.wants_rank(1)?;
-    let first = of.shape.first().ok_or("expected rows, found a number")?;
-    same(first, &index.shape[0], "rows and index differ in length").map(drop)
+    let first = of.shape.first().ok_or("expected a tensor with rows, found a scalar")?;
+    same(first, &index.shape[0], "the number of rows and the length of the index differ").map(drop)
 }
 
 pub(super) fn scatter(
@@ -184,7 +185,7 @@ pub(super) fn edge_lists(inputs: &[&Known], unknown: &mut Unknown) -> Result<Vec
 /// Lengths of a row.
 fn row_shape(rows: &Known) -> Result<&[Dim], String> {
     rows.wants(Dtype::F32)?;
-    rows.shape.get(1..).ok_or_else(|| "expected rows, found a number".to_owned())
+    rows.shape.get(1..).ok_or_else(|| "expected a tensor with rows, found a scalar".to_owned())
 }
 
 pub(super) fn aggregate(inputs: &[&Known]) -> Result<Known, String> {
@@ -196,7 +197,7 @@ pub(super) fn aggregate(inputs: &[&Known]) -> Result<Known, String> {
     }
     if let Some(weights) = inputs.get(3) {
         weights.wants(Dtype::F32)?;
-        let first = weights.shape.first().ok_or("expected a weight per edge, found a number")?;
+        let first = weights.shape.first().ok_or("expected one weight per edge, found a scalar")?;
         same(&sources.shape[0], first, "edges and weights differ in number")?;
         let heads = weights.shape.iter().rposition(|dim| dim.number() != Some(1)).unwrap_or(0);
         let heads = weights.shape.get(1..=heads).unwrap_or_default();
@@ -204,7 +205,7 @@ pub(super) fn aggregate(inputs: &[&Known]) -> Result<Known, String> {
             return Err("weights have more dimensions than messages".to_owned());
         }
         for (head, dim) in heads.iter().zip(row) {
-            same(head, dim, "weights and messages differ in length")?;
+            same(head, dim, "weights and messages differ in a dimension")?;
         }
     }
     let lists = offsets.shape[0].clone() - Dim::from(1);
@@ -222,7 +223,7 @@ pub(super) fn sddmm(binary: Binary, inputs: &[&Known]) -> Result<Known, String> 
     }
     let mut shape = vec![ends(inputs[2], inputs[3])?];
     for (one, other) in one.iter().zip(other) {
-        shape.push(same(one, other, "the rows differ in length")?);
+        shape.push(same(one, other, "the rows of the two inputs differ in a dimension")?);
     }
     Ok(Known::new(Dtype::F32, shape))
 }
@@ -285,7 +286,7 @@ pub(super) fn remove_self_loops_attr(
 /// F32 rows, one for each of `edges`.
 fn of_edges(edges: &Dim, rows: &Known) -> Result<(), String> {
     rows.wants(Dtype::F32)?;
-    let first = rows.shape.first().ok_or("expected rows, found a number")?;
+    let first = rows.shape.first().ok_or("expected a tensor with rows, found a scalar")?;
     same(edges, first, "edges and rows differ in number").map(drop)
 }
 
@@ -295,7 +296,7 @@ pub(super) fn self_loop_attr(inputs: &[&Known]) -> Result<Known, String> {
     fill.wants(Dtype::F32)?;
     fill.wants_rank(rows.rank())?;
     for (one, other) in rows.shape.iter().zip(&fill.shape).skip(1) {
-        same(one, other, "the rows differ in shape")?;
+        same(one, other, "the rows of edges and the fill values differ in a dimension")?;
     }
     Ok(Known::new(Dtype::F32, fill.shape.clone()))
 }
@@ -320,7 +321,7 @@ pub(super) fn segment_matmul(inputs: &[&Known]) -> Result<Known, String> {
     indexed(rows, inputs[1])?;
     matrices.wants(Dtype::F32)?;
     matrices.wants_rank(3)?;
-    same(&rows.shape[1], &matrices.shape[1], "the inner lengths differ")?;
+    same(&rows.shape[1], &matrices.shape[1], "the inner dimensions of the matrices differ")?;
     Ok(Known::new(Dtype::F32, vec![rows.shape[0].clone(), matrices.shape[2].clone()]))
 }
 

@@ -20,7 +20,7 @@ pub(super) fn gathered(
         // The last axis of the index says how many axes of the data it leads through.
         _ => match of.shape(step.inputs[1]).last().and_then(crate::dfg::Dim::number) {
             Some(1) => 0,
-            _ => return Err("it reads elements of other rows".to_owned()),
+            _ => return Err("each row of its result needs elements of other rows".to_owned()),
         },
     };
     match (data.domain, index.domain) {
@@ -152,7 +152,7 @@ fn destination(of: &Analysis<'_>, index: &Fact) -> Result<(SpaceId, Pointer), St
 fn rows_of(fact: &Fact, edges: SpaceId) -> Result<(), String> {
     match fact.rows() {
         Some(rows) if rows == Rows::plain(edges, 0) => Ok(()),
-        _ => Err("its rows do not belong to the edges".to_owned()),
+        _ => Err("its rows do not belong to the edges of the edge index".to_owned()),
     }
 }
 

@@ -59,10 +59,10 @@ pub(super) fn facts(of: &mut Analysis<'_>, step: &Step<'_>, all: &[Fact]) -> Res
             let axis = place(*axis, of.rank(step.inputs[0]))?;
             match rows {
                 Some(rows) if rows.axis != axis => Ok(Fact { domain: all[0].domain, ..mix(all) }),
-                _ => Err("it reads elements of other rows".to_owned()),
+                _ => Err("each row of its result needs elements of other rows".to_owned()),
             }
         }
-        _ => Err("it is unknown which input rows each row of the result needs".to_owned()),
+        _ => Err("the input rows that each row of its result needs are unknown".to_owned()),
     }
 }
 
@@ -97,7 +97,7 @@ pub(super) fn aligned(
             && let Some(axis) = rows.axis.checked_sub(missing)
             && of.shape(*value)[axis].number() != Some(1)
         {
-            return Err("it has a separate constant for each row".to_owned());
+            return Err("it combines rows with a constant that differs from row to row".to_owned());
         }
     }
     Ok(rows)

@@ -11,7 +11,7 @@ pub enum LevelsError {
     #[error(transparent)]
     Dfg(#[from] DfgError),
     /// Rows cannot be followed through an operation.
-    #[error("layer-wise inference does not support {node} ({op}): {problem}")]
+    #[error("{node} ({op}) cannot be used in layer-wise inference: {problem}")]
     Node {
         /// Which node.
         node: String,

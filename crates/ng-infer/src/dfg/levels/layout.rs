@@ -37,7 +37,8 @@ pub(super) fn reshaped(
         let outer = exact(before, product(&to[..axis])?)?;
         Some(Rows { axis, outer, inner: exact(times, outer)?, ..rows })
     };
-    let rows = split().ok_or("the new shape has no axis of whole rows of nodes or edges")?;
+    let rows = split()
+        .ok_or("its new shape does not keep the rows of nodes or edges apart on one axis")?;
     // Ends stay ends if each edge still has one number.
     let is_list = product(&to[rows.axis + 1..]) == Some(1) && rows.inner == 1 && rows.outer == 1;
     let pointer = fact.pointer.filter(|_| is_list);
@@ -66,7 +67,7 @@ pub(super) fn facts(of: &mut Analysis<'_>, step: &Step<'_>, all: &[Fact]) -> Res
             let rows = aligned(of, &step.inputs[..1], rank)?;
             Ok(Fact { domain: Domain::Rows(rows), ..mix(all) })
         }
-        _ => Err("it is unknown which input rows each row of the result needs".to_owned()),
+        _ => Err("the input rows that each row of its result needs are unknown".to_owned()),
     }
 }
 

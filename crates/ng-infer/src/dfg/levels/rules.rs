@@ -127,7 +127,8 @@ impl<'a> Analysis<'a> {
                 }
                 _ if length.number().is_none() => {
                     return Err(format!(
-                        "the length {length} of an axis other than that of the rows is not constant"
+                        "the length {length} of one of its axes, other than the axis of the rows, \
+                         is not constant"
                     ));
                 }
                 _ => {}

@@ -23,7 +23,9 @@ macro_rules! with_elements {
             (Data::Bool($from), DataMut::Bool($to)) => $body,
             (Data::F16($from), DataMut::F16($to)) => $body,
             (Data::I8($from), DataMut::I8($to)) => $body,
-            _ => return Err(KernelError::Misfit("the types differ".to_owned())),
+            _ => {
+                return Err(KernelError::Misfit("the dtypes of input and output differ".to_owned()))
+            }
         }
     };
 }

@@ -104,7 +104,9 @@ pub(super) fn combine(
         Reduction::Mean => ng_simd::Reduction::Mean,
         Reduction::Max => ng_simd::Reduction::Max,
         Reduction::Min => ng_simd::Reduction::Min,
-        Reduction::Mul => return Err(misfit("combining products of messages is not supported")),
+        Reduction::Mul => {
+            return Err(misfit("reducing messages by their product is not supported"));
+        }
     };
     let lists = EdgeLists::new(offsets, sources, len).map_err(misfit)?;
     let job = Aggregation { lists, rows, width, weights, how };

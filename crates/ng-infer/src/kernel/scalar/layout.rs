@@ -180,7 +180,7 @@ pub(super) fn compress(
     let flags = flags.bool();
     if flags.len() > len {
         return Err(KernelError::Misfit(format!(
-            "got {} flags for a length of {len}",
+            "got {} flags for an axis of length {len}",
             flags.len()
         )));
     }

@@ -35,23 +35,25 @@ pub(super) fn by_value(
     let mut all = HashMap::new();
     for (name, format) in formats {
         let value = dfg.value(name).filter(|value| points.contains(value));
-        let value =
-            value.ok_or_else(|| wrong(format!("{name:?} is not a value that needs a format")))?;
+        let value = value.ok_or_else(|| {
+            wrong(format!("{name:?} is not the name of a value that needs a format"))
+        })?;
         if !(2..=32).contains(&format.bits) {
             return Err(QuantiseError::Bits { bits: format.bits });
         }
         if !(FRACTION_MIN..=FRACTION_MAX).contains(&format.fraction) {
             let fraction = format.fraction;
             return Err(wrong(format!(
-                "{name:?} has {fraction} fraction bits; expected {FRACTION_MIN} to {FRACTION_MAX}"
+                "value {name:?} has {fraction} fraction bits; expected {FRACTION_MIN} to \
+                 {FRACTION_MAX}"
             )));
         }
         if all.insert(value, *format).is_some() {
-            return Err(wrong(format!("{name:?} occurs twice")));
+            return Err(wrong(format!("value {name:?} occurs twice")));
         }
     }
     match points.iter().find(|value| !all.contains_key(value)) {
-        Some(value) => Err(wrong(format!("{:?} has no format", dfg.name(*value)))),
+        Some(value) => Err(wrong(format!("value {:?} has no format", dfg.name(*value)))),
         None => Ok(all),
     }
 }

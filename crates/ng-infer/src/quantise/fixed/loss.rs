@@ -56,7 +56,8 @@ pub(super) fn loss(
             for (row, label) in rows.iter().zip(labels) {
                 if *row >= count || *label >= classes {
                     let problem = format!(
-                        "row {row} (of {count}) or class {label} (of {classes}) is out of range"
+                        "row {row} (of {count} rows) or class {label} (of {classes} classes) is \
+                         out of range"
                     );
                     return Err(wrong(problem));
                 }

@@ -368,7 +368,10 @@ impl Lowering<'_> {
             .weights()
             .filter(|(value, _)| self.copy.has(*value) && self.kinds.is_number(*value))
             .map(|(value, _)| {
-                (dfg.name(value).to_owned(), "is used by an operation on f32".to_owned())
+                (
+                    dfg.name(value).to_owned(),
+                    "is used by an operation that computes in f32".to_owned(),
+                )
             })
             .collect();
         Ok(Quantised { dfg: self.copy.finish()?, narrowed: self.narrowed, kept })

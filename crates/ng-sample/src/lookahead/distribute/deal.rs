@@ -47,8 +47,8 @@ impl Deal {
             sum += if table.hot.place(row as u64).is_none() { u64::from(*count) } else { 0 };
         }
         if sum > u64::from(u32::MAX) {
-            let what = "the batches of one plan of look-ahead have too many rows to distribute; \
-                        use smaller batches";
+            let what = "the batches of one plan of look-ahead have too many rows for the reading \
+                        \"distribute\"; use smaller batches";
             return Err(SampleError::Spec(what.into()));
         }
         let mut batches = vec_in_huge_pages(0, sum as usize);

@@ -47,7 +47,7 @@ impl Source {
             ArrowError::Damaged { .. } => (
                 "ARROW_DAMAGED",
                 "send streams as an Arrow library writes them, each with its end marker, in the \
-                 order of the head",
+                 order of the types in the head",
             ),
             ArrowError::Type { .. } => (
                 "ARROW_TYPE",
@@ -56,7 +56,9 @@ impl Source {
                  fixed-size lists of these",
             ),
             ArrowError::Null { .. } => ("ARROW_NULL", "fill nulls, or drop rows with nulls"),
-            ArrowError::Compressed { .. } => ("ARROW_COMPRESSED", "write it without compression"),
+            ArrowError::Compressed { .. } => {
+                ("ARROW_COMPRESSED", "write the stream without compression")
+            }
             ArrowError::TooLarge { .. } => {
                 ("BATCH_TOO_LARGE", "write record batches of fewer rows")
             }
@@ -167,7 +169,7 @@ pub fn places(of: &Source, fields: &[ArrowField], wanted: &[&str]) -> Result<Vec
         let found = fields.iter().position(|field| field.name == **name);
         found.ok_or_else(|| {
             let problem = of.wrong(&format!("column {name:?} is missing"));
-            problem.remedy(format!("the stream has {}", listed()))
+            problem.remedy(format!("columns of the stream: {}", listed()))
         })
     };
     let found = wanted.iter().map(find).collect::<Result<Vec<_>, _>>()?;
@@ -200,7 +202,7 @@ impl EdgeColumns {
         let needed = |name: &str| {
             let missing = || of.wrong(&format!("column {name:?} is missing"));
             find(name).ok_or_else(|| {
-                missing().remedy("name the two columns of node ids source and destination")
+                missing().remedy("name the columns of node ids \"source\" and \"destination\"")
             })
         };
         let named = ["source", "destination", "time", "weight", "edge_id"];

@@ -244,8 +244,14 @@ fn how(of: &Source, meta: &TensorMeta, field: &ArrowField) -> Result<How, Proble
         Some(same) if same == meta.dtype && !meta.is_scaled() => Ok(How::AsStored),
         _ => {
             let (found, stored) = (field.elements.name(), meta.dtype);
-            let what = format!("column {name:?} is {found}, but the tensor is {stored}");
-            Err(of.wrong(&what).remedy("cast it to float32, or to the dtype of the tensor"))
+            let (scales, remedy) = match meta.is_scaled() {
+                true => (" with scales", "cast the column to float32"),
+                false => ("", "cast the column to float32, or to the dtype of the tensor"),
+            };
+            let what = format!(
+                "column {name:?} has dtype {found}, but the tensor has dtype {stored}{scales}"
+            );
+            Err(of.wrong(&what).remedy(remedy))
         }
     }
 }

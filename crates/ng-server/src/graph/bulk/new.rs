@@ -77,7 +77,7 @@ fn told(error: &ImportError, field: &str) -> Problem {
             message: "another request is creating a graph of this name".to_owned(),
             ..problem
         }
-        .remedy("send this one again with another key after the other has ended"),
+        .remedy("wait until that request has ended, then repeat this request with another key"),
         ImportError::Place(ng_io::StagingError::Exists { .. }) => Problem {
             code: Code::AlreadyExists,
             reason: "GRAPH_EXISTS".to_owned(),
@@ -155,8 +155,8 @@ impl New<'_> {
         }
         let nodes = given.num_nodes;
         let what = match rows > nodes {
-            true => format!("it has more than {nodes} rows for {nodes} nodes"),
-            false => format!("it has {rows} rows for {nodes} nodes"),
+            true => format!("its stream has more than {nodes} rows for {nodes} nodes"),
+            false => format!("its stream has {rows} rows for {nodes} nodes"),
         };
         Err(of.wrong(&what).remedy("send a row for each node, in the order of ids"))
     }
@@ -188,15 +188,15 @@ impl New<'_> {
         let [source, relation, destination] = self.ends(&of, &given.name)?;
         if found.edge_id.is_some() && !given.edge_ids {
             return Err(of
-                .wrong("it has a column \"edge_id\", but edge_ids is not set")
-                .remedy("set edge_ids, or leave out the column"));
+                .wrong("its stream has a column \"edge_id\", but edge_ids is not set")
+                .remedy("set edge_ids=true, or leave out the column"));
         }
         if let Some(odd) = found.others.first().filter(|_| found.edge_id.is_some()) {
             let what =
                 format!("column {:?} cannot be stored beside \"edge_id\"", fields[*odd].name);
             return Err(of
                 .wrong(&what)
-                .remedy("leave out column edge_id; row numbers then become edge ids"));
+                .remedy("leave out column \"edge_id\"; row numbers then become edge ids"));
         }
         let spec = EdgeTypeSpec {
             source,
