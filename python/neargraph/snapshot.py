@@ -65,9 +65,9 @@ class PygReader(Reader):
             AttributeError: Always. The message names the loaders that read a store.
         """
         raise AttributeError(
-            f"a {type(self).__name__} has no edge_index in memory; use the loader of the same name "
-            "from neargraph: ClusterGCNLoader, a GraphSAINT sampler, ShaDowKHopSampler, "
-            "RandomNodeLoader or HGTLoader"
+            f"this loader of PyG needs edge_index in memory, and a {type(self).__name__} has none; "
+            "use the loader of neargraph instead: ClusterGCNLoader, a GraphSAINT sampler, "
+            "ShaDowKHopSampler, RandomNodeLoader or HGTLoader"
         )
 
     # PyG's HGTLoader reads the edges by type.

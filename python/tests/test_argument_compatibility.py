@@ -136,7 +136,7 @@ def weight_attr(one, _):
     assert ignored(one, weight_attr="edge_weight")
     with pytest.raises(TypeError, match="weight_attr"):
         one.sampler([2], weight_attr="edge_weight")
-    with pytest.raises(ng.UnsupportedArgument, match="only 'edge_weight' is stored"):
+    with pytest.raises(ng.UnsupportedArgument, match="store only 'edge_weight'"):
         ours(one, weight_attr="score")
     with pytest.raises(ng.UnsupportedArgument, match="have no weights for sampling"):
         ours(one, weight_attr="edge_weight")

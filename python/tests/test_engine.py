@@ -250,7 +250,7 @@ def test_a_model_of_another_store_is_refused_by_what_differs(hetero, models, tmp
         ({"threads": 0}, "threads=0 is not valid"),
         ({"threads": 1025}, "threads=1025 is not valid: expected a number from 1 to 1,024"),
         ({"batch_nodes": 0}, "batch_nodes=0 is not valid"),
-        ({"output": "other"}, 'no output "other"; it has out'),
+        ({"output": "other"}, 'no output "other"; its outputs are out'),
     ],
 )
 def test_what_there_is_not_is_refused(settings, words, homo, models):

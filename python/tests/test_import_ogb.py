@@ -253,7 +253,7 @@ def cut(file):
 BAD = {
     "fewer edges than it says": ("num-edge-list", [EDGES + 1], "300 rows, expected 301"),
     "more nodes than rows": ("num-node-list", [NODES + 1], "50 rows, expected 51"),
-    "no count": ("num-node-list", [], "has no graph"),
+    "no count": ("num-node-list", [], "has no entry"),
     "a negative count": ("num-node-list", [-50], "not a list of counts"),
     "an absurd count": ("num-node-list", [2**62, 2**62], "add up to 2"),
     "counts of other graphs": (

@@ -75,7 +75,7 @@ def test_rows_go_into_files(made, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--nodes", "some"], "is not valid: expected train, val, test, all, ids such as 17,4"),
+        (["--nodes", "some"], "is not valid: expected train, val, test, all, ids (e.g. 17,4)"),
         (["--nodes", "5,801"], "801"),
         (["--out", "x.csv"], "expected a name ending in .npy or .parquet"),
         (["--top", "0"], "--top is 0"),

@@ -108,7 +108,7 @@ def test_a_trace_knows_where_its_nodes_lie_in_a_file_of_the_direct_layout(homo, 
     assert bytes_of("auto") == bytes_of("direct_layout") != bytes_of("striped")
     wide = {"flash.page_bytes": 8192}
     assert bytes_of("auto", **wide) == bytes_of("striped", **wide)
-    with pytest.raises(UnsupportedArgument, match="on pages of 8192 bytes"):
+    with pytest.raises(UnsupportedArgument, match="for pages of 8192 bytes"):
         bytes_of("direct_layout", **wide)
     with pytest.raises(UnsupportedArgument, match="placement='best'"):
         bytes_of("best")
@@ -238,7 +238,7 @@ def test_what_does_not_exist_is_said_with_what_does():
         ({"word_bits": 12}, "word_bits=12 is not valid: expected 8, 16 or 32"),
         ({"word_bits": True}, "word_bits=True is not valid"),
         ({"word_bits": "half"}, "word_bits='half' is not valid"),
-        ({"device": {}}, "device= has no"),
+        ({"device": {}}, "device= lacks the setting"),
         ({"device": {**ng.sim.config(), "wings": 2}}, "'wings' is not a constant"),
         ({"device": "fast"}, "expected a dictionary from sim.config"),
     ],

@@ -98,9 +98,7 @@ def test_a_long_stream_is_tuned_on_its_start_and_refused_where_it_misses(store, 
     reached = draw(store, 600, locality=0.6).about["locality"]
     assert reached == pytest.approx(0.6, abs=0.1), f"seed {SEED}"
     monkeypatch.setattr("neargraph.sim.requests.MISSED", (0.6 - reached) / 2)
-    with pytest.raises(
-        UnsupportedArgument, match=f"all 600 requests together reach only {reached:.2f}"
-    ):
+    with pytest.raises(UnsupportedArgument, match=f"all 600 requests have only {reached:.2f}"):
         draw(store, 600, locality=0.6)
 
 

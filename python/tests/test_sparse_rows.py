@@ -167,7 +167,7 @@ def test_batches_give_sparse_rows_where_that_is_asked_for(tmp_path):
         assert batch.nbytes < len(batch.nodes()) * WIDTH * 4
         with pytest.raises(UnsupportedArgument, match="expected 'dense' or 'sparse'"):
             ng.NumpySampler(store, [4], x_format="csr")
-        with pytest.raises(UnsupportedArgument, match="leave x_dtype= out"):
+        with pytest.raises(UnsupportedArgument, match="leave out x_dtype="):
             ng.NeighborLoader(store, [4], x_format="sparse", x_dtype=torch.float16)
         with pytest.raises(UnsupportedArgument, match="cannot be read as sparse rows"):
             store.snapshot().features(None, [1], "y", format="sparse")

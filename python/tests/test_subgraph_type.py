@@ -157,7 +157,7 @@ def test_the_reverse_of_another_type_is_not_taken(tmp_path):
     pair, others = ([[0], [0]], {}), ([[1, 2], [0, 0]], {})
     how = {"subgraph_type": "bidirectional"}
     with typed(tmp_path / "a.ng", buys=pair, likes=others, rev_buys=pair) as store:
-        with pytest.raises(ng.UnsupportedArgument, match=r"rev_likes.*give it fanouts") as caught:
+        with pytest.raises(ng.UnsupportedArgument, match=r"rev_likes.*give fanouts") as caught:
             ng.NeighborLoader(store, [-1, -1], ("user", [0]), **how)
         assert "'rev_buys', 'user') is the reverse of ('user', 'buys'" in str(caught.value)
     # A type of any name serves where it is the only one, and nobody else's.
@@ -171,7 +171,7 @@ def test_the_reverse_of_another_type_is_not_taken(tmp_path):
         assert batch["item", "rev_likes", "user"].num_edges == 2
     with (
         typed(tmp_path / "d.ng", buys=pair, likes=others, sold=pair) as store,
-        pytest.raises(ng.UnsupportedArgument, match="2 from 'user' to 'item'"),
+        pytest.raises(ng.UnsupportedArgument, match="2 edge types from 'user' to 'item'"),
     ):
         ng.NeighborLoader(store, [-1], ("item", [0]), **how)
     edges = {("item", "buys", "user"): edges_of(others[0]), BUYS: edges_of(pair[0])}

@@ -341,7 +341,7 @@ def test_times_cut_links_where_they_are_given():
         ({"loss": "mse"}, "objective='single-label'; use loss='cross"),
         ({"task": "link", "loss": "bpr"}, "use negatives='triplet'"),
         ({"task": "link", "loss": "mse"}, "loss='mse' does not support the task 'link'"),
-        ({"task": "link", "objective": "regression"}, "leave objective= out"),
+        ({"task": "link", "objective": "regression"}, "leave out objective="),
         ({"task": "link", "test_after": 3}, "have no times"),
         ({"objective": "multi-label"}, "labels other than 0 and 1"),
         ({"negatives": "triplet"}, "applies only to the task 'link'"),

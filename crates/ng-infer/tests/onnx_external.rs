@@ -53,8 +53,14 @@ fn ranges_of_one_file_must_not_overlap() {
             .map(|(at, (file, offset))| external(&format!("t{at}"), &[2], file, offset, "8"));
         refuse_graph(|graph| graph.initializer.extend(tensors), words);
     };
-    add(&[("w", "0"), ("w", "7")], &["tensor \"t0\" and the data of tensor \"t1\" overlap", "\"w\""]);
-    add(&[("w", "16"), ("v", "20"), ("w", "9")], &["tensor \"t2\" and the data of tensor \"t0\" overlap"]);
+    add(
+        &[("w", "0"), ("w", "7")],
+        &["tensor \"t0\" and the data of tensor \"t1\" overlap", "\"w\""],
+    );
+    add(
+        &[("w", "16"), ("v", "20"), ("w", "9")],
+        &["tensor \"t2\" and the data of tensor \"t0\" overlap"],
+    );
     add(&[("w", "0"), ("w", "0")], &["overlap"]);
 }
 

@@ -66,7 +66,10 @@ fn what_is_wrong_is_named() {
     refused("1: \"Relu\"\n in={\"x\"}\n out={\"x\"}\n", "these nodes form a cycle: node 1");
     let leaky = "1: \"LeakyRelu\"\n in={\"x\"}\n out={\"1_0\"}\n with={\"alpha\"=\"much\"}";
     refused(leaky, "attribute \"alpha\" of LeakyRelu: expected a finite number, found much");
-    refused("in={\"x\"}\n1: \"Relu\"\n in={\"y\"}\n out={\"1_0\"}", "node 1: value \"y\" is not defined");
+    refused(
+        "in={\"x\"}\n1: \"Relu\"\n in={\"y\"}\n out={\"1_0\"}",
+        "node 1: value \"y\" is not defined",
+    );
     let twice = "1: \"Relu\"\n in={\"x\"}\n out={\"a\"}\n2: \"Relu\"\n in={\"x\"}\n out={\"a\"}";
     refused(twice, "\"a\" is defined twice");
     let cycle = "1: \"Relu\"\n in={\"2_0\"}\n out={\"1_0\"}\n2: \"Add\"\n in={\"1_0\", \"3_0\"}\n \

@@ -327,7 +327,7 @@ fn what_is_wrong_is_refused_with_batch_column_and_remedy_and_nothing_is_left() {
         let head = || small(existing);
         refused(head(), &nulls, nodes_at, &["batch 1, column \"x\": row 1 is null", "fill nulls"]);
         let text = arrow_stream(&[vec![("x", Column::Text)]]);
-        refused(head(), &text, nodes_at, &["column \"x\" has an unsupported type: text", "cast it"]);
+        refused(head(), &text, nodes_at, &["\"x\" has an unsupported type: text", "cast it"]);
         let other = arrow_stream(&[vec![("y", rows_of(0, 2))]]);
         refused(head(), &other, nodes_at, &["column \"x\" is missing", "columns of the stream: y"]);
         let odd = arrow_stream(&[vec![("x", rows_of(0, 2)), ("z", Column::U8(vec![1, 2]))]]);

@@ -133,10 +133,10 @@ fn too_much_and_nonsense_are_refused_with_what_is_wrong() {
         ("neighbors?ids=%3Cscript%3E".into(), 400, "is not a node id"),
         ("neighbors?ids=50".into(), 400, "50"),
         ("neighbors?ids=1&edge_type=9".into(), 404, "no edge type 9"),
-        ("neighbors?ids=1&graph=other".into(), 404, "the server has small"),
+        ("neighbors?ids=1&graph=other".into(), 404, "graphs of the server: small"),
         ("neighbors?limit=3".into(), 400, "ids"),
         ("neighbors?ids=1&what=3".into(), 400, "what"),
-        ("scores?ids=1&model=none".into(), 404, "it has mean"),
+        ("scores?ids=1&model=none".into(), 404, "models of the graph: mean"),
         ("scores?ids=50&model=mean".into(), 400, "50"),
     ];
     for (path, status, says) in cases {

@@ -57,7 +57,7 @@ pub struct MeasuredHost {
 
 /// A measurement that no host gives.
 #[derive(Debug, Error, Clone, PartialEq)]
-#[error("the measured host is not valid: {what}; measure it again with measure_host")]
+#[error("the measurement of the host is not valid: {what}; repeat it with measure_host")]
 pub struct HostError {
     /// What is wrong.
     pub what: String,

@@ -98,8 +98,7 @@ impl Stripes {
 pub enum LayoutError {
     /// The trace was recorded without places on pages of this size.
     #[error(
-        "the trace does not contain the positions of nodes on pages of {page_bytes} bytes; record \
-         the trace with that page size, or use another placement"
+        "the trace was not recorded for pages of {page_bytes} bytes; record it with this page size"
     )]
     NoPlaces {
         /// Of a page of the device.

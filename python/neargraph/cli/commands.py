@@ -61,7 +61,7 @@ COMMANDS = (
     Entry(
         "expand",
         MAKE,
-        "Write a larger graph: the Kronecker product of a store and a small seed graph.",
+        "Write a larger graph: the Kronecker product of a store and a small graph.",
         ("neargraph expand G.ng big.ng --factor 8 --memory 1GB",),
     ),
     Entry(

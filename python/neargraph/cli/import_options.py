@@ -77,8 +77,8 @@ Features = Annotated[
     list[str] | None,
     typer.Option(
         metavar="TYPE=COLUMN,...",
-        help="Columns of a node table that become the tensor x; '*' = all other numeric "
-        "columns. May be repeated. Default: the columns x_0, x_1, ...",
+        help="Columns of a node table that become the tensor x; '*' = all numeric columns "
+        "except the key, the label and masks. May be repeated. Default: the columns x_0, x_1, ...",
         rich_help_panel=_TABLES,
     ),
 ]
@@ -111,8 +111,9 @@ Columns = Annotated[
     list[str] | None,
     typer.Option(
         metavar="[REL:]src=..,dst=..",
-        help="Columns of src, dst, time, weight and edge_id, each given by its number (from 0) "
-        "or its name. With the prefix 'REL:', the option applies to one table of --edges. "
+        help="Columns that hold src, dst, time, weight and edge_id: a number (from 0) or a name "
+        "for each, e.g. src=0,dst=2. With the prefix 'REL:', the option applies to one table "
+        "of --edges. "
         "May be repeated.",
         rich_help_panel=_TEXT,
     ),

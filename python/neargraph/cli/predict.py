@@ -30,7 +30,7 @@ _TOGETHER = 4096
 _Nodes = Annotated[
     str,
     typer.Option(
-        help="Nodes to classify: train, val, test, all, ids such as 17,4, or a .npy file of "
+        help="Nodes to classify: train, val, test, all, ids (e.g. 17,4), or a .npy file of "
         "node ids."
     ),
 ]
@@ -132,7 +132,7 @@ def _wanted(text: str) -> Any:
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdigit() for part in parts):
         raise UnsupportedArgument(
-            f"--nodes {text!r} is not valid: expected {', '.join(SPLITS)}, all, ids such as 17,4, "
+            f"--nodes {text!r} is not valid: expected {', '.join(SPLITS)}, all, ids (e.g. 17,4), "
             "or a .npy file"
         )
     return np.array([int(part) for part in parts], dtype=np.int64)

@@ -43,7 +43,8 @@ _Repeats = Annotated[
 _Watch = Annotated[
     float | None,
     typer.Option(
-        help="With --host: seconds for which the loader of STORE is measured. Default: 10."
+        help="With --host and STORE: seconds for which training batches are loaded and measured. "
+        "Default: 10."
     ),
 ]
 _Host = Annotated[
@@ -56,17 +57,17 @@ _Host = Annotated[
 _Memory = Annotated[
     str | None,
     typer.Option(
-        help="Memory budget of STORE, e.g. 256MB. With --dataset and --host: memory budget to "
-        "assume for this machine. Default: a quarter of RAM.",
+        help="Memory budget for reading STORE, e.g. 256MB. With --dataset (and --host): budget of "
+        "the modelled training loader. Both default to a quarter of RAM.",
         metavar="SIZE",
     ),
 ]
 _Reuse = Annotated[
     str | None,
     typer.Option(
-        help="How the SSD avoids reading a page twice (GLIST), comma-separated. merged=true: "
-        "one read per hop. grouped=8: 8 batches are processed as one. cache_pages=4096: "
-        "the SSD caches 4096 pages."
+        help="Ways to avoid reading a page twice, comma-separated. merged=true: one read of a "
+        "page per hop. grouped=8: 8 batches are processed as one. cache_pages=4096: the SSD "
+        "caches 4096 pages."
     ),
 ]
 _Preset = Annotated[

@@ -210,8 +210,8 @@ def top(
     side: Annotated[
         str | None,
         typer.Option(
-            help="Address of the server's metrics, HOST:PORT. Default: the address that the server "
-            "reports."
+            help="Address of the server's side port (HTTP), HOST:PORT. "
+            "Default: ask the server for it."
         ),
     ] = None,
     every: Annotated[

@@ -107,9 +107,8 @@ OPTIONS: dict[str, Option] = {
     "batch_size": Option(
         "int",
         256,
-        "Seed nodes, links or graphs per batch. For GraphSAINT samplers: draws per batch. "
-        "With --sampler cluster or random-node, this size applies only to validation and "
-        "test.",
+        "Seed nodes, links or graphs per batch; with a GraphSAINT sampler, draws per batch. "
+        "With --sampler cluster and random-node, training batches depend on --parts instead.",
     ),
     "hidden": Option("int", 64, "Width of hidden layers."),
     "lr": Option("float", 0.003, "Learning rate of Adam."),
@@ -178,8 +177,8 @@ OPTIONS: dict[str, Option] = {
     "coverage": Option(
         "int",
         50,
-        "With a GraphSAINT sampler: mean number of draws of each node to estimate the "
-        "weights; 0 = no weights.",
+        "With a GraphSAINT sampler: draws per node, on average, from which the weights of "
+        "nodes and edges in the loss are estimated; 0 = no weights.",
     ),
     "reading": Option(
         "str",
@@ -233,7 +232,9 @@ OPTIONS: dict[str, Option] = {
         "int", None, "Test on links that are later than this time. Replaces --holdout."
     ),
     "train_edges": Option("int", None, "Maximum number of training links per epoch. Default: all."),
-    "eval_edges": Option("int", 100000, "Maximum number of links per validation and per test."),
+    "eval_edges": Option(
+        "int", 100000, "Maximum number of links in each validation, and in the test."
+    ),
     "rank_all": Option(
         "names",
         [],

@@ -352,7 +352,7 @@ def _padded(ranks: RanksLike) -> Ranks:
     peers = Ranks.of(ranks)
     if peers.pad is False:
         raise UnsupportedArgument(
-            "servers do not support pad=False; leave pad= out, or use drop_last=True"
+            "servers do not support pad=False; leave out pad=, or use drop_last=True"
         )
     return peers
 

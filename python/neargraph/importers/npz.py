@@ -67,7 +67,11 @@ def _two(npz: NpzFile, name: str) -> tuple[int, int]:
     """A member that holds the shape of a matrix."""
     values = npz.small(name)
     if values.shape != (2,) or values.dtype.kind not in "iu" or (values < 0).any():
-        fail(npz.where(name), "does not hold two non-negative integers", "store [rows, columns]")
+        fail(
+            npz.where(name),
+            "is not valid: expected two numbers of at least 0",
+            "give the numbers of rows and columns",
+        )
     return int(values[0]), int(values[1])
 
 
@@ -79,7 +83,7 @@ def _square(npz: NpzFile) -> int:
             fail(
                 npz.where("adj_shape"),
                 f"is {list(shape)}, expected {[num_nodes] * 2}, "
-                f"since adj_indptr has {num_nodes} rows",
+                f"since adj_indptr describes {num_nodes} rows",
                 "store a square matrix, or a typed graph with two node types",
             )
     return num_nodes

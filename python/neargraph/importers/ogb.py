@@ -152,7 +152,7 @@ def pointers(counts: Array, where: str) -> Array:
     if counts.ndim != 1 or counts.dtype.kind not in "iu" or (counts < 0).any():
         fail(where, "is not a list of counts", _AGAIN)
     if len(counts) == 0 or float(counts.astype(np.float64).sum()) >= 2**62:
-        fail(where, "has no graph, or its counts add up to 2^62 or more", _AGAIN)
+        fail(where, "has no entry, or its entries add up to 2^62 or more", _AGAIN)
     return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
 
 

@@ -135,7 +135,9 @@ def _build(record: Any, state: Any) -> int:
 
 def _array(version: Any, shape: Any, dtype: Any, fortran: Any, raw: Any) -> Array:
     if version != 1 or type(shape) is not tuple or len(shape) > 2:
-        raise BadPickle("an array has an unknown version, or more than two dimensions")
+        raise BadPickle(
+            "an array has more than two dimensions, or a format version that is not supported"
+        )
     if not all(type(n) is int and 0 <= n < _DIMENSION_MAX for n in shape):
         raise BadPickle("the shape of an array is not made of integers from 0 to 2^40 - 1")
     if not isinstance(dtype, DtypeRecord) or type(fortran) not in (bool, int):

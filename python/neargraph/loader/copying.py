@@ -72,7 +72,7 @@ def copy_stage(pin_memory: bool, device: Any) -> "CopyStage | None":
     if wanted is not None and wanted.type == "cuda":
         if not torch.cuda.is_available():
             raise UnsupportedArgument(
-                f"device={device!r} is not available: torch finds no CUDA device; leave device= out"
+                f"device={device!r} is not available: torch finds no CUDA device; leave out device="
             )
         return CopyStage(Cuda(wanted))
     if wanted is not None and wanted.type != "cpu":

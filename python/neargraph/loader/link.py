@@ -266,7 +266,7 @@ def resolve_labels(
     if negatives is not None and negatives[0] == "triplet":
         raise UnsupportedArgument(
             "edge_label= has no effect with neg_sampling='triplet': such batches have "
-            "src_index, dst_pos_index and dst_neg_index instead; leave edge_label= out"
+            "src_index, dst_pos_index and dst_neg_index instead; leave out edge_label="
         )
     try:
         labels = torch.as_tensor(given)
@@ -351,7 +351,7 @@ def _link_times(
     if given is not None and shape.times is None:
         raise UnsupportedArgument(
             "edge_label_time= has no effect without time_attr=; give the attribute with the "
-            "times of the graph as time_attr=, or leave edge_label_time= out"
+            "times of the graph as time_attr=, or leave out edge_label_time="
         )
     if given is not None:
         return one_for_each("edge_label_time", given, count)
@@ -388,6 +388,6 @@ def resolve_negatives(given: Any, ratio: float | None) -> tuple[str, float] | No
     if found.src_weight is not None or found.dst_weight is not None:
         raise UnsupportedArgument(
             "src_weight and dst_weight of neg_sampling= are not supported, as negative links "
-            "are drawn uniformly; leave src_weight and dst_weight out"
+            "are drawn uniformly; leave out src_weight and dst_weight"
         )
     return str(found.mode.value), float(found.amount)

@@ -188,5 +188,5 @@ def _check_time(input_time: Any, time_attr: str | None) -> None:
     if input_time is not None and time_attr is None:
         raise UnsupportedArgument(
             "input_time= has no effect without time_attr=; give the attribute with the times of "
-            "the graph as time_attr=, or leave input_time= out"
+            "the graph as time_attr=, or leave out input_time="
         )

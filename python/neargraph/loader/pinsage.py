@@ -217,7 +217,7 @@ def _check_seeds(has_links: bool, input_nodes: Any, edge_label: Any) -> None:
     if has_links and input_nodes is not None:
         raise UnsupportedArgument(
             "input_nodes= has no effect with links (edge_label_index= or neg_sampling=); leave "
-            "input_nodes= out"
+            "out input_nodes="
         )
     if not has_links and edge_label is not None:
         raise UnsupportedArgument(

@@ -54,7 +54,7 @@ class Pipeline:
             raise UnsupportedArgument(
                 f"reading={str(reading.way)!r} is not supported by this loader: only a "
                 "NeighborLoader without disjoint=, time_attr= and subgraph_type= replays "
-                "compiled epochs; leave reading= out"
+                "compiled epochs; leave out reading="
             )
         self._sampler = sampler
         self._inputs = inputs

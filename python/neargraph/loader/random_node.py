@@ -45,7 +45,7 @@ class RandomNodeLoader(SamplingLoader):
         if "batch_size" in options:
             raise UnsupportedArgument(
                 "batch_size= has no effect, as num_parts= determines the number of nodes of a "
-                "batch; leave batch_size= out"
+                "batch; leave out batch_size="
             )
         given = LoaderOptions.take(type(self).__name__, options)
         refuse_pad(given.peers)

@@ -98,13 +98,13 @@ class Reading:
             self._refuse(f"reading={self.rows!r} does not look ahead", "another reading=", *_AHEAD)
         if self.rows == "window" and self.two_phase is True:
             raise UnsupportedArgument(
-                "two_phase=True has no effect with reading='window'; leave two_phase= out, or use "
+                "two_phase=True has no effect with reading='window'; leave out two_phase=, or use "
                 "reading='scan'"
             )
         if self.rows == "distribute" and self.two_phase is False:
             raise UnsupportedArgument(
                 "reading='distribute' writes rows to disk in a first phase, which "
-                "two_phase=False forbids; leave two_phase= out, or use another reading="
+                "two_phase=False forbids; leave out two_phase=, or use another reading="
             )
         if self.must_replay:
             does = f"reading={self._shown!r} reads compiled epochs from front to back"
@@ -127,7 +127,7 @@ class Reading:
         if self.otherwise is not None and self.compiled is False:
             raise UnsupportedArgument(
                 f"otherwise={self.otherwise!r} has no effect with reading={self._shown!r}, which "
-                "does not replay compiled epochs; leave otherwise= out"
+                "does not replay compiled epochs; leave out otherwise="
             )
 
     def _check_writes(self) -> None:
@@ -139,12 +139,12 @@ class Reading:
             raise UnsupportedArgument(
                 "reading='distribute' writes as many rows as it needs, so "
                 f"temporary_writes={self.temporary_writes!r} has no effect; leave "
-                "temporary_writes= out, or use reading='auto'"
+                "out temporary_writes=, or use reading='auto'"
             )
         if limit == 0 and self.two_phase is True:
             raise UnsupportedArgument(
                 "two_phase=True keeps samples on disk, which temporary_writes='never' forbids; "
-                "leave two_phase= or temporary_writes= out"
+                "leave out two_phase= or temporary_writes="
             )
 
     @property
@@ -223,7 +223,7 @@ class Reading:
         """Rejects `names`, and every setting that has no effect without look-ahead."""
         if self.must_replay or self.rows not in ("auto", "on_demand"):
             raise UnsupportedArgument(
-                f"{does}, so reading={self._shown!r} has no effect; leave reading= out, or use "
+                f"{does}, so reading={self._shown!r} has no effect; leave out reading=, or use "
                 f"{instead}"
             )
         self._refuse(does, instead, *_AHEAD, *names)
@@ -233,7 +233,7 @@ class Reading:
             value = getattr(self, name)
             if value != type(self).__dataclass_fields__[name].default:
                 raise UnsupportedArgument(
-                    f"{does}, so {name}={value!r} has no effect; leave {name}= out, or use "
+                    f"{does}, so {name}={value!r} has no effect; leave out {name}=, or use "
                     f"{instead}"
                 )
 

@@ -22,7 +22,7 @@ _ARGUMENTS: dict[str, tuple[tuple[Any, ...], str]] = {
     "batch_sampler": ((None,), "the order of seeds depends on seed=; {seeds}"),
     "collate_fn": ((None,), "use transform="),
     "dataset": ((None,), "give the store as data="),
-    "in_order": ((True,), "batches always come in order; leave in_order= out"),
+    "in_order": ((True,), "batches always come in order; leave out in_order="),
     "pin_memory_device": (("",), "use device="),
 }
 

@@ -85,7 +85,7 @@ class _GraphSAINTSampler(SamplingLoader):
             if name in options:
                 raise UnsupportedArgument(
                     f"{name}={options[name]!r} has no effect in {type(self).__name__}, which "
-                    f"draws each subgraph at random; leave {name}= out"
+                    f"draws each subgraph at random; leave out {name}="
                 )
         form: _Form = options.pop("norms", "pyg")
         if form not in get_args(_Form):
@@ -93,13 +93,13 @@ class _GraphSAINTSampler(SamplingLoader):
         if form != "pyg" and not sample_coverage:
             raise UnsupportedArgument(
                 f"norms={form!r} has no effect with sample_coverage=0, which computes no "
-                "coefficients; give sample_coverage=50, or leave norms= out"
+                "coefficients; give sample_coverage=50, or leave out norms="
             )
         given = LoaderOptions.take(type(self).__name__, options)
         if given.peers.pad:
             raise UnsupportedArgument(
                 f"pad=True has no effect in {type(self).__name__}, which draws each subgraph at "
-                "random; leave pad= out"
+                "random; leave out pad="
             )
         given.batch_size = given.peers.world_size
         super().__init__(data, given)

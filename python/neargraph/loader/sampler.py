@@ -416,20 +416,20 @@ def check_x(
     owners = [schema.node_types[i] for kind, i, name in tensors if (kind, name) == ("node", "x")]
     if x_dtype is not None and not owners:
         raise UnsupportedArgument(
-            f"x_dtype={x_dtype!r} has no effect, as batches have no tensor 'x'; leave x_dtype= "
-            "out, or name 'x' in attrs="
+            f"x_dtype={x_dtype!r} has no effect, as batches have no tensor 'x'; leave out "
+            "x_dtype=, or name 'x' in attrs="
         )
     if x_format == "dense":
         return
     if not any(schema.tensor(owner, "x").sparse for owner in owners):
         raise UnsupportedArgument(
             "x_format='sparse' has no effect: the batches have no tensor 'x' that is stored "
-            "with sparse rows; leave x_format= out"
+            "with sparse rows; leave out x_format="
         )
     if x_dtype is not None and dtype_name(x_dtype) not in ("f32", "stored"):
         raise UnsupportedArgument(
             f"x_dtype={x_dtype!r} is not supported with x_format='sparse', which returns rows of "
-            "float32; leave x_dtype= out"
+            "float32; leave out x_dtype="
         )
 
 

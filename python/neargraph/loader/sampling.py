@@ -201,7 +201,7 @@ def _take_workers(num_workers: int, given: dict[str, Any], loader: str) -> dict[
     if num_workers and given.get("filter_per_worker") is False:
         raise UnsupportedArgument(
             "filter_per_worker=False is not supported with num_workers=, as each worker process "
-            "reads the rows of its own batches; leave filter_per_worker= or num_workers= out"
+            "reads the rows of its own batches; leave out filter_per_worker= or num_workers="
         )
     for name, value in workers.items():
         if not num_workers and value != _WORKER_OPTIONS[name]:

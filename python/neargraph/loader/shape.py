@@ -113,7 +113,7 @@ def resolve_shape(
             raise UnsupportedArgument(
                 f"temporal_strategy={temporal_strategy!r} has no effect without time_attr=; give "
                 "the attribute with the times of the graph as time_attr=, or leave "
-                "temporal_strategy= out"
+                "out temporal_strategy="
             )
         columns = columns or subgraph != "bidirectional"
         return Shape(disjoint=disjoint, subgraph=subgraph, columns=columns)
@@ -166,7 +166,8 @@ def _node_times(schema: Schema, name: str) -> tuple[str | None, ...] | None:
     raise NameNotFound(
         f"time_attr={name!r} is neither a node tensor nor the time of edges (node tensors: "
         f"{of_nodes}; edge tensors: {of_edges}{kept}); to sample by times of edges, import the "
-        "edges with times (in PyG data: the attribute 'edge_time' or 'time')"
+        "edges with times (in PyG data: the attribute 'edge_time' or 'time', with one whole "
+        "number per edge)"
     )
 
 
@@ -195,8 +196,9 @@ def turned_round(schema: Schema, edge_type: EdgeType, columns: bool = True) -> E
         if one != other:
             having, lacking = (edge_type, found) if one else (found, edge_type)
             raise UnsupportedArgument(
-                f"subgraph_type='bidirectional' joins {having.triple!r}, whose edges have {what}, "
-                f"with {lacking.triple!r}, whose edges have none; import both with {what}, or use "
+                f"edges of {having.triple!r} have {what}, but edges of the reverse type "
+                f"{lacking.triple!r} have none, so subgraph_type='bidirectional' cannot join "
+                f"them; import both types with {what}, or use "
                 "subgraph_type='directional'"
             )
     return found

@@ -42,5 +42,5 @@ def refuse_pad(ranks: Ranks) -> None:
     if ranks.pad:
         raise UnsupportedArgument(
             "pad=True would repeat nodes, and an epoch of this loader contains each node at most "
-            "once; leave pad= out (several ranks then drop a smaller last batch)"
+            "once; leave out pad= (several ranks then drop a smaller last batch)"
         )

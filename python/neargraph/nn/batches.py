@@ -67,7 +67,7 @@ def on_batch(
     if degrees is not None:
         if "in_degree" not in taken:
             raise UnsupportedArgument(
-                f"{type(own).__name__} does not use degrees; leave degrees= out"
+                f"{type(own).__name__} does not use degrees; leave out degrees="
             )
         is_typed = isinstance(batch, HeteroData)
         given["in_degree"] = degrees(batch.n_id_dict if is_typed else batch.n_id)

@@ -86,8 +86,9 @@ class InDegrees:
             return {t.triple: self._of(t, n_id[t.destination]) for t in self._edge_types}
         if len(self._edge_types) > 1:
             raise UnsupportedArgument(
-                f"degrees of {len(self._edge_types)} edge types need ids by node type: give "
-                "batch.n_id_dict, or name one edge type with edge_type="
+                f"n_id= has the ids of one node type, but the degrees are those of "
+                f"{len(self._edge_types)} edge types; give batch.n_id_dict, or name one edge type "
+                "with edge_type="
             )
         return self._of(self._edge_types[0], n_id)
 

@@ -101,7 +101,7 @@ class RGCN(LayeredModel):
         ):
             raise ValueError(
                 "this model was created with edge types; give x= and edge_index= as "
-                "dictionaries by type, and leave edge_type= out"
+                "dictionaries by type, and leave out edge_type="
                 if self.edge_types
                 else (
                     "this model was created with a number of relations; give x=, edge_index= "

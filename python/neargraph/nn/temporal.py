@@ -60,8 +60,8 @@ class TemporalGAT(LayeredModel):
         if heads < 1 or hidden_channels % heads or out_channels % heads:
             raise ValueError(
                 f"hidden_channels={hidden_channels}, out_channels={out_channels} and "
-                f"heads={heads} are not valid: expected heads= of 1 or more, and multiples of "
-                "heads= as both widths"
+                f"heads={heads} are not valid: heads= must be at least 1, and divide "
+                "hidden_channels= and out_channels="
             )
         super().__init__(
             hidden_channels,

@@ -93,8 +93,8 @@ def check(device: Config) -> None:
     found, known = constants(device), constants(config("paper"))
     for name in known.keys() - found.keys():
         raise UnsupportedArgument(
-            f"device= has no constant {name!r}; create the device with sim.config, then "
-            "change its constants"
+            f"device= lacks the setting {name!r}; create the dictionary with sim.config, then "
+            "change its values"
         )
     for name, value in found.items():
         if name not in known:

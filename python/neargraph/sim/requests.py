@@ -361,8 +361,8 @@ def _reached(choice: _Choice, wanted: float) -> _Reached:
         found = choice.walk(found.near, choice.count)
     if found.locality < wanted - MISSED:
         raise UnsupportedArgument(
-            f"the first {SAMPLE} requests reach locality={wanted:g}, but all {choice.count} "
-            f"requests together reach only {found.locality:.2f}; lower count= or locality="
+            f"locality={wanted:g} is not reached: the first {SAMPLE} requests have it, but all "
+            f"{choice.count} requests have only {found.locality:.2f}; lower count= or locality="
         )
     return found
 

@@ -280,7 +280,7 @@ class TrainConfig:
         if self.test_after is not None and shares != (10.0, 10.0):
             raise ValueError(
                 f"holdout={list(shares)} and test_after={self.test_after} exclude each other; "
-                "leave holdout= or test_after= out"
+                "leave out holdout= or test_after="
             )
         if None not in (self.val_after, self.test_after) and self._times[0] >= self._times[1]:
             raise ValueError(

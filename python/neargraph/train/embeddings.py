@@ -156,7 +156,7 @@ class Embeddings:
                     raise StateMismatch(
                         f"{path}: the training state needs learned rows, but node type "
                         f"{owner.name!r} of this store has no tensor {wanted!r}; use the store "
-                        "that the run of the training state has written"
+                        "to which that training run wrote its rows"
                     )
 
     @property

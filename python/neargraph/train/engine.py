@@ -113,13 +113,13 @@ class Trainer:
             if is_empty:
                 raise UnsupportedArgument(
                     f"{name}={value!r} needs validations, but the validation part of "
-                    f"{self._store.path} is empty; leave {name}= out, or use a split or holdout= "
+                    f"{self._store.path} is empty; leave out {name}=, or use a split or holdout= "
                     "with a validation part"
                 )
             if known is not None and not known["val"]:
                 raise UnsupportedArgument(
                     f"{name}={value!r} needs validations, but no label of the validation split "
-                    f"of {self._store.path} is known; leave {name}= out, or import labels for "
+                    f"of {self._store.path} is known; leave out {name}=, or import labels for "
                     "this split"
                 )
         if is_late and not is_empty:

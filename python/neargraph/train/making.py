@@ -26,7 +26,7 @@ def make_task(
     if in_memory and config.task != "node":
         raise UnsupportedArgument(
             f"in_memory=True supports only the task 'node', not {config.task!r}; leave "
-            "in_memory= out"
+            "out in_memory="
         )
     if in_memory and config.embedding:
         raise UnsupportedArgument(

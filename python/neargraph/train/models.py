@@ -224,7 +224,7 @@ def _check_effects(config: TrainConfig, sampler: str) -> None:
             value = getattr(config, name)
             if not has_effect and value != getattr(default, name):
                 raise UnsupportedArgument(
-                    f"{name}={value!r} applies only to {what}; leave {name}= out"
+                    f"{name}={value!r} applies only to {what}; leave out {name}="
                 )
 
 
@@ -270,17 +270,17 @@ def _check_rows(config: TrainConfig, schema: Schema, path: str) -> None:
     if not names:
         raise UnsupportedArgument(
             f"{path}: embedding={config.embedding} learns rows of nodes without the tensor 'x', "
-            "but all node types have a tensor 'x'; leave embedding= out"
+            "but all node types have a tensor 'x'; leave out embedding="
         )
     if config.tested == "best":
         raise UnsupportedArgument(
-            "embedding= keeps only the learned rows of the last step in the store, so the rows "
-            "of the best epoch cannot be tested; give test_on='last'"
+            "with embedding=, each step overwrites the learned rows in the store, so the rows of "
+            "the best epoch cannot be tested; give test_on='last'"
         )
     if config.row_normalize and schema.is_homogeneous:
         raise UnsupportedArgument(
             "row_normalize=True applies only to stored features, not to learned rows; leave "
-            "row_normalize= out"
+            "out row_normalize="
         )
 
 

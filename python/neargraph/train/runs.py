@@ -81,10 +81,10 @@ def fit(
     if out is not None:
         if state is not None:
             raise UnsupportedArgument(
-                "a run with out= keeps its training states in the directory out=; leave state= out"
+                "a run with out= keeps its training states in the directory out=; leave out state="
             )
         if in_memory:
-            raise UnsupportedArgument("a run with out= reads from disk; leave in_memory= out")
+            raise UnsupportedArgument("a run with out= reads from disk; leave out in_memory=")
         RunFolder.check_new(Path(out))
     heard: dict[str, Any] = {"progress": progress, "watch": watch}
     with repeatable(config.seed):

@@ -209,5 +209,5 @@ def check_method(config: TrainConfig, sampler: str) -> None:
     if config.method != "uniform" and sampler != "neighbor":
         raise UnsupportedArgument(
             f"method={config.method!r} applies only to the sampler 'neighbor', not to "
-            f"{sampler!r}; leave method= out, or use sampler='neighbor'"
+            f"{sampler!r}; leave out method=, or use sampler='neighbor'"
         )

@@ -281,13 +281,7 @@ impl<'a> PartMaker<'a> {
             }
             Op::RemoveSelfLoopsAttr if output == 1 => return self.get(node.inputs[1]),
             Op::Concat { .. } if self.joins_loops(value) => {
-                let (edges, nodes) = (node.inputs[0], node.inputs[1]);
-                let inputs = [
-                    self.leaf(Leaf::IsAdded(value))?,
-                    self.leaf(Leaf::AtDestination(nodes))?,
-                    self.get(edges)?,
-                ];
-                return self.node(value, Op::Where, &inputs);
+                return self.with_loops(value, node.inputs[0], node.inputs[1]);
             }
             Op::Expand | Op::Reshape { .. } | Op::ConstantOfShape { .. } => {
                 let at = node.inputs.len() - 1;
@@ -308,6 +302,21 @@ impl<'a> PartMaker<'a> {
         let inputs: Result<Vec<Value>, _> =
             node.inputs.iter().map(|input| self.get(*input)).collect();
         self.node(value, node.op.clone(), &inputs?)
+    }
+
+    /// Rows of edges, followed by rows of nodes for the added self loops.
+    fn with_loops(
+        &mut self,
+        value: Value,
+        edges: Value,
+        nodes: Value,
+    ) -> Result<Value, LayerwiseError> {
+        let inputs = [
+            self.leaf(Leaf::IsAdded(value))?,
+            self.leaf(Leaf::AtDestination(nodes))?,
+            self.get(edges)?,
+        ];
+        self.node(value, Op::Where, &inputs)
     }
 
     fn node(&mut self, value: Value, op: Op, inputs: &[Value]) -> Result<Value, LayerwiseError> {

@@ -51,8 +51,8 @@ pub enum OnnxError {
     Domain { place: String, domain: String },
     /// A call of a function that is not there.
     #[error(
-        "{place} calls a function that the file does not define in domain {domain}; add the \
-         function"
+        "{place} calls a function of domain {domain}, and the file does not define this function; \
+         add its definition"
     )]
     NoFunction { place: String, domain: String },
     /// Branches and loops.

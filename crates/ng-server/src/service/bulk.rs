@@ -69,9 +69,13 @@ async fn feed(
             Err(problem) => (Err(problem), true),
             Ok(Some(message)) => match message.part {
                 Some(Part::Arrow(piece)) => (Ok(Some(piece)), false),
-                Some(Part::Head(_)) => {
-                    (Err(Problem::argument("head", "the stream has a second head")), true)
-                }
+                Some(Part::Head(_)) => (
+                    Err(Problem::argument(
+                        "head",
+                        "the stream has a head in more than its first message",
+                    )),
+                    true,
+                ),
                 None => (Err(Problem::argument("arrow", "a message of the stream is empty")), true),
             },
         };

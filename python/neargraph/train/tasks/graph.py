@@ -125,7 +125,7 @@ def _graph_codes(store: Store, ends: NDArray[np.int64], config: TrainConfig) -> 
     if config.holdout != TrainConfig().holdout:
         raise UnsupportedArgument(
             f"holdout={config.holdout!r} applies only to stores without a split, but "
-            f"{store.path} has the split tensor {name!r}; leave holdout= out"
+            f"{store.path} has the split tensor {name!r}; leave out holdout="
         )
     codes = np.zeros(count, np.uint8)
     for first, values in store.snapshot().scan(owner, name):

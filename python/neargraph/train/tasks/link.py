@@ -92,9 +92,10 @@ class LinkTask(Task):
         for edge_type in self.schema.edge_types:
             if not edge_type.has_time and self._joins_the_same(edge_type):
                 raise UnsupportedArgument(
-                    f"{self.store.path}: edges of {edge_type.triple} have no times and join the "
-                    f"same node types as {self._type.triple}, so temporal samples would contain "
-                    "later links; import these edges with times, or use temporal='off'"
+                    f"{self.store.path}: edges of {edge_type.triple} have no times. They join the "
+                    f"same node types as {self._type.triple}, so temporal samples could contain "
+                    "links that are later than their seeds; import these edges with times, or use "
+                    "temporal='off'"
                 )
 
     def _joins_the_same(self, edge_type: EdgeType) -> bool:
@@ -119,8 +120,8 @@ class LinkTask(Task):
         if self._holdout.by_time and times is None:
             raise UnsupportedArgument(
                 f"the reverse edges {edge_type.triple} have no times, so held-out edges cannot "
-                "be found among them; import the reverse edges with times, or leave test_after= "
-                "out"
+                "be found among them; import the reverse edges with times, or leave out "
+                "test_after="
             )
         ends = (sources, targets)
         if edge_type.triple != self._type.triple:
@@ -333,5 +334,5 @@ def _check(config: TrainConfig, loss: str) -> None:
     if config.objective != "auto":
         raise UnsupportedArgument(
             f"objective={config.objective!r} applies only to labels of nodes and graphs; leave "
-            "objective= out"
+            "out objective="
         )

@@ -128,7 +128,7 @@ class Resident:
         if not store.schema.is_homogeneous:
             raise UnsupportedArgument(
                 f"{store.path}: in_memory=True supports only stores with one node type and one "
-                "edge type; leave in_memory= out"
+                "edge type; leave out in_memory="
             )
         self._x = torch.from_numpy(np.ascontiguousarray(store.column("x")))
         self._y = torch.from_numpy(np.ascontiguousarray(store.column("y")))
