@@ -421,7 +421,7 @@ def test_directions_with_unequal_columns_are_joined_unless_edges_are_chosen_by_t
             lambda: store.sampler([2], subgraph_type="bidirectional", time_attr="edge_time"),
             lambda: ng.NeighborLoader(store, [2], "item", subgraph_type="bidirectional", attrs=[]),
         ):
-            with pytest.raises(ng.UnsupportedArgument, match="import both with times"):
+            with pytest.raises(ng.UnsupportedArgument, match="import both types with times"):
                 refused()
     del graph.edges["item", "rev_buys", "user"]
     with (

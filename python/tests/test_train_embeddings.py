@@ -109,6 +109,19 @@ def test_a_stopped_run_goes_on_with_the_rows_of_its_checkpoint(path, whole, tmp_
             assert np.array_equal(rows, whole[2][name])
 
 
+@pytest.mark.parametrize(
+    ("size", "words"),
+    [
+        ("100B", r"embedding_memory='100B' is not valid: expected at least \d+ bytes"),
+        ("lots", "embedding_memory= needs a size, but 'lots' is not a valid size"),
+    ],
+)
+def test_too_little_memory_for_rows_is_named_by_its_own_setting(path, size, words):
+    with ng.open(path, memory="64MB") as store, pytest.raises(ValueError, match=words) as caught:
+        fit(store, TrainConfig.of({**LIGHT.plain(), "embedding_memory": size}))
+    assert "raise memory" not in str(caught.value)
+
+
 def test_rows_written_after_the_checkpoint_go_back(path, whole, tmp_path):
     """Little memory writes rows at each step, so the store is ahead of the checkpoint."""
 

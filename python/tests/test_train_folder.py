@@ -397,7 +397,7 @@ def test_resuming_takes_another_memory_and_back_end_and_records_them(path, tmp_p
         (["--objective", "multi-label"], "use --objective regression or --objective single-label"),
         (["--split-index", 3], "--split-index 3 is not a split of node type 'node'; use 0"),
         (["--save-steps", 3], "--save-steps 3 has no effect without a training state"),
-        (["--out", "a", "--state", "b"], "leave --state out"),
+        (["--out", "a", "--state", "b"], "leave out --state"),
         (["--task", "link", "--target", "a,b,c"], "name one type as --target, such as"),
     ],
 )

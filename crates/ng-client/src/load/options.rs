@@ -93,7 +93,7 @@ pub struct Options {
     /// Maximum length of the warm-up in seconds; 0 = no warm-up.
     #[arg(long, default_value_t = 120.0)]
     pub warm_seconds: f64,
-    /// Length of each measured loop in seconds.
+    /// Seconds for which each loop (closed, then open) is measured.
     #[arg(long, default_value_t = 20.0)]
     pub seconds: f64,
     /// End the measured closed loop after N requests, instead of after --seconds.
