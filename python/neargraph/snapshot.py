@@ -65,8 +65,8 @@ class PygReader(Reader):
             AttributeError: Always. The message names the loaders that read a store.
         """
         raise AttributeError(
-            f"this loader of PyG needs edge_index in memory, and a {type(self).__name__} has none; "
-            "use the loader of neargraph instead: ClusterGCNLoader, a GraphSAINT sampler, "
+            f"a {type(self).__name__} has no edge_index in memory; to load batches, use a loader "
+            "of neargraph instead of PyG's: ClusterGCNLoader, a GraphSAINT sampler, "
             "ShaDowKHopSampler, RandomNodeLoader or HGTLoader"
         )
 
